@@ -56,7 +56,7 @@ func TestIsolationIsPutBack(t *testing.T) {
 		_, gone := admission.ValidatingAdmissionPolicyBindings().Get(t.Context(), "berth-space-accounts", metav1.GetOptions{})
 		return errors.Join(err, gone)
 	})
-	if log := b.log(t); !strings.Contains(log, "Put back what isolates a space") || !strings.Contains(log, "NetworkPolicy berth-egress in namespace berth-a was deleted") {
+	if log := b.log(t); !strings.Contains(log, "Restored objects that isolate a space") || !strings.Contains(log, "NetworkPolicy berth-egress in namespace berth-a was deleted") {
 		t.Error("the log does not tell what was put back")
 	}
 

@@ -14,33 +14,31 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// class says what a request takes of a space's share of the process.
+// class is the cost of a request.
 type class struct {
 	quantity bounds.Quantity
 	long     bool
-	// list says that the request may read, and encode, all objects of a resource.
+	// list means that the request may read and encode all objects of a resource.
 	list bool
-	// cost of another request, in units of which a processor has unitsPerProcessor.
+	// cost is the cost of other requests, in units. A processor has unitsPerProcessor.
 	cost int
-	// lease is how long at most the request counts as one that is executed. After
-	// that it waits for something else: a slow client, or a webhook, which must be
-	// able to call the same space.
+	// lease is the maximum time for which the request counts as executing. After that, it waits for something else: a
+	// slow client, or a webhook, which must be able to call the same space.
 	lease time.Duration
 }
 
 const (
-	// A write waits for the disk most of the time, and many share one wait. A read
-	// needs a processor alone.
+	// A write mostly waits for the disk, and many writes share one wait. A read uses a processor alone.
 	writeCost = 1
 	readCost  = 4
-	// While a part of a long answer is written, the next ones are encoded.
+	// While one part of a long response is written, the next ones are encoded.
 	partCost = readCost
 
 	listLease  = time.Second
 	otherLease = 100 * time.Millisecond
 )
 
-// classifier tells requests apart as API servers do, before they reach one.
+// classifier classifies requests before they reach an API server, by the same rules as API servers.
 type classifier struct {
 	info *request.RequestInfoFactory
 	long request.LongRunningRequestCheck
@@ -49,17 +47,16 @@ type classifier struct {
 func newClassifier() classifier {
 	return classifier{
 		info: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-		// Those of the spaces' own API servers.
+		// These are the rules of the spaces' API servers.
 		long: filters.BasicLongRunningRequestCheck(
 			sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")),
 	}
 }
 
-// classify reads a request's method, path and parameters. The path must be the
-// space's own.
+// classify classifies a request by its method, path, and parameters. The path must be without the prefix of the space.
 func (c classifier) classify(r *http.Request) class {
 	info, err := c.info.NewRequestInfo(r)
-	if err != nil { // the API server will say so
+	if err != nil { // the API server will return the error
 		info = &request.RequestInfo{Verb: "list"}
 	}
 	k := class{quantity: bounds.RequestsWriting, cost: writeCost, lease: otherLease}
@@ -75,12 +72,12 @@ func (c classifier) classify(r *http.Request) class {
 	}
 	if c.long(r, info) {
 		k.quantity, k.long, k.cost = bounds.RequestsLongRunning, true, readCost
-		k.lease = otherLease // also of a watch that begins with all objects: then it waits for changes
+		k.lease = otherLease // also for a watch that begins with all objects, because it waits for changes after that
 	}
 	return k
 }
 
-// beginsWithState reports whether a watch is sent all objects first.
+// beginsWithState reports whether a watch begins with all objects.
 func beginsWithState(r *http.Request) bool {
 	query := r.URL.Query()
 	version := query.Get("resourceVersion")

@@ -14,19 +14,20 @@ import (
 	"github.com/berth-dev/berth/internal/clientaddr"
 )
 
-// Connections bounds the connections of a server that anybody can reach. A client speaks HTTP/2 and needs one, whatever it
-// does; what upgrades (exec, port forwarding) takes one more.
+// Connections limits the connections of a public server. A client that uses HTTP/2 needs one connection, and one more
+// for each upgraded request (exec, port forwarding).
 type Connections struct {
-	// Total is how many there may be at once. Further ones wait in the system's queue.
+	// Total is the maximum number of connections. Further ones wait in the system's queue.
 	Total int
-	// PerClient is how many an IPv4 address, or a /64 of IPv6, may have of them. Further ones are closed. Behind a load
-	// balancer that hides its clients' addresses, all clients are one.
+	// PerClient is the maximum number for an IPv4 address or a /64 of IPv6. Further connections are closed. Behind a
+	// load balancer that hides its clients' addresses, all clients count as one.
 	PerClient int
-	// HeaderTimeout bounds the TLS handshake, and then each request's headers.
+	// HeaderTimeout limits the TLS handshake, and then the headers of each request.
 	HeaderTimeout time.Duration
 }
 
-// DefaultConnections are for a gateway whose clients' addresses are seen, or that has few of them. One costs some 64 KiB.
+// DefaultConnections returns limits for a gateway that sees its clients' addresses, or has few clients. A connection
+// takes about 64 KiB.
 func DefaultConnections() Connections {
 	return Connections{Total: 4096, PerClient: 1024, HeaderTimeout: headerTimeout}
 }

@@ -1,10 +1,12 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateway is the API endpoint, one TLS listener in front of all API servers: it routes
-// /spaces/NAME/... to the space of that name, and a path without that prefix to
-// the space that issued the client's certificate. The space's API server then
-// authenticates the client. Beside it is the endpoint for spaces' own pods, whose requests name no
-// space: the address that they come from does (pods.go). Routing authorizes nothing.
-// Commands run it; it stores nothing.
+// Package gateway is the API endpoint: one TLS listener in front of all API servers. It routes /spaces/NAME/... to the
+// space NAME, and a path without that prefix to the space that issued the client's certificate. The API server of the
+// space authenticates the client.
+//
+// The package also has the endpoint for spaces' own pods (pods.go). Their requests name no space; the source address
+// identifies it.
+//
+// Routing authorizes nothing. Commands run the package; it stores nothing.
 package gateway

@@ -13,19 +13,20 @@ import (
 	"github.com/berth-dev/berth/internal/clientaddr"
 )
 
-// handshakes has clients take turns with TLS handshakes. A client that opens many connections at once would otherwise have as
-// many goroutines wait for a processor, and all requests behind them. A turn lasts as long as the server works: it ends when the
-// server reads more of the client or sends its part of the handshake, and a new one begins when the client has sent more.
+// handshakes makes clients take turns with TLS handshakes. Otherwise, a client that opens many connections at once
+// would have as many goroutines that wait for a processor, and all requests would wait behind them. A turn covers the
+// server's work: it ends when the server waits for data from the client or sends its part of the handshake, and the
+// next one begins when the client has sent more.
 type handshakes struct {
 	net.Listener
 
 	turns *turns
-	// client is whose turn it is.
+	// client returns the client of a connection.
 	client func(net.Conn) string
 }
 
-// newHandshakes lets half of the processors work at once, for all clients: before they have authenticated, one may be many
-// addresses. In a busy process, a client has less. [endHandshake] must be the server's ConnState.
+// newHandshakes lets all clients together use half of the processors. Before authentication, one client may have many
+// addresses. In a busy process, each client has less. [endHandshake] must be the server's ConnState.
 func newHandshakes(listener net.Listener, client func(net.Conn) string) *handshakes {
 	processors := runtime.GOMAXPROCS(0)
 	half := max(1, processors/2)
@@ -34,7 +35,7 @@ func newHandshakes(listener net.Listener, client func(net.Conn) string) *handsha
 	return &handshakes{listener, turns, client}
 }
 
-// addressOf is the client that a connection comes from, as [Connections] tells clients apart.
+// addressOf returns the client of a connection, by the rules of [Connections].
 func addressOf(conn net.Conn) string { return clientaddr.Of(conn.RemoteAddr()).String() }
 
 // Accept implements [net.Listener].
@@ -49,7 +50,8 @@ func (h *handshakes) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// endHandshake is for [http.Server.ConnState]. A connection is active once the server has read something after the handshake.
+// endHandshake implements [http.Server.ConnState]. A connection becomes active when the server has read something after
+// the handshake.
 func endHandshake(conn net.Conn, state http.ConnState) {
 	secure, ok := conn.(*tls.Conn)
 	if !ok || state == http.StateNew {
@@ -66,12 +68,12 @@ type handshakeConn struct {
 
 	turns     *turns
 	client    string
-	handshake context.Context // ends with it
+	handshake context.Context // canceled when the handshake ends
 	end       context.CancelFunc
 	received  received
 }
 
-// NetConn is the connection below.
+// NetConn returns the underlying connection.
 func (c *handshakeConn) NetConn() net.Conn { return c.Conn }
 
 func (c *handshakeConn) begin() (end func(), err error) {
@@ -86,7 +88,7 @@ func (c *handshakeConn) begin() (end func(), err error) {
 // Read implements [net.Conn].
 func (c *handshakeConn) Read(p []byte) (int, error) {
 	n, err := c.received.Read(p)
-	if c.handshake.Err() != nil { // it was closed meanwhile
+	if c.handshake.Err() != nil { // it was closed in the meantime
 		c.received.end()
 	}
 	return n, err

@@ -23,28 +23,27 @@ import (
 )
 
 const (
-	// unitsPerProcessor is how many writes a processor is given at once.
+	// unitsPerProcessor is how many writes a processor executes at once.
 	unitsPerProcessor = 32
-	// turnTimeout bounds the wait for a turn, as upstream's API server bounds it.
+	// turnTimeout limits how long a request waits for its turn, as in upstream's API server.
 	turnTimeout = 15 * time.Second
-	// bodyTimeout bounds what a client takes to send a request's body. API servers
-	// give a request as long.
+	// bodyTimeout limits how long a client may take to send the body of a request. API servers have the same limit for
+	// a request.
 	bodyTimeout = 60 * time.Second
-	// retryAfter is when a client tries again.
+	// retryAfter is the Retry-After of rejected requests.
 	retryAfter = time.Second
 
-	// A space that had no request for idleSpace is forgotten when there are many.
+	// If there are many spaces, those without a request for idleSpace are forgotten.
 	idleSpace   = 10 * time.Second
 	firstForget = 64
 )
 
-// Limiter bounds the requests of each space: how many there are under way, how many
-// arrive in a second, and how many of them are executed at once. Spaces share the
-// process's processors by turns, and one has half of them at most, and less while
-// goroutines wait for a processor, so that a flood of one leaves the others theirs.
+// Limiter limits the requests of each space: how many are in flight, how many arrive in a second, and how many execute
+// at once. Spaces take turns with the processors of the process. A space has at most half of them, and less while
+// goroutines wait for a processor, so that a flood of requests to one space does not block the others.
 //
-// It knows requests from outside only. What a space's own controllers and its
-// syncer ask of its API, they ask in process. It is safe for concurrent use.
+// It covers only requests from outside. A space's own controllers and syncer call its API in process. It is safe for
+// concurrent use.
 type Limiter struct {
 	limits        func(space string) bounds.Limits
 	classifier    classifier
@@ -52,10 +51,10 @@ type Limiter struct {
 
 	mu       sync.Mutex
 	spaces   map[string]*spaceRequests
-	forgetAt int // as many spaces are looked through for those that are idle
+	forgetAt int // at this number of spaces, idle ones are looked for
 }
 
-// spaceRequests are those of one space.
+// spaceRequests are the requests of one space.
 type spaceRequests struct {
 	account  *bounds.Account
 	rate     *rate.Limiter
@@ -63,15 +62,15 @@ type spaceRequests struct {
 	last     time.Time
 }
 
-// NewLimiter returns a limiter for one process. limits are those of a space that
-// differ from the defaults; it may be nil.
+// NewLimiter returns the limiter of a process. limits returns the limits of a space that differ from the defaults. It
+// may be nil.
 func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
 	if limits == nil {
 		limits = func(string) bounds.Limits { return nil }
 	}
 	processors := runtime.GOMAXPROCS(0)
 	half := max(1, processors/2)
-	// A list waits for the disk and its client, too.
+	// A list also waits for the disk and for its client.
 	lists := max(4, 2*processors)
 	l := &Limiter{
 		limits: limits, classifier: newClassifier(),
@@ -83,7 +82,7 @@ func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
 	return l
 }
 
-// errTurn says that a request has waited long enough.
+// errTurn means that a request has waited for too long.
 var errTurn = errors.New("the space has more requests than this process executes for it at once: send fewer at a time, and retry")
 
 // limit serves a space's requests within its limits.
@@ -114,7 +113,7 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 		}
 		defer safego.AfterFunc(k.lease, "end a turn", parts.end).Stop()
 		if !k.long && r.ContentLength != 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // what has none sends no body
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // a request without a body needs no deadline
 		}
 		served := r.WithContext(bounds.WithWork(r.Context(), work))
 		if r.ContentLength != 0 {
@@ -124,7 +123,7 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 	})
 }
 
-// begin counts a request until end, or refuses it.
+// begin counts a request until end is called, or rejects it.
 func (l *Limiter) begin(space string, k class) (end func(), err error) {
 	now := time.Now()
 	l.mu.Lock()
@@ -156,7 +155,7 @@ func (l *Limiter) begin(space string, k class) (end func(), err error) {
 	}, nil
 }
 
-// forget drops spaces without requests. The limiter is locked.
+// forget removes spaces without requests. The limiter must be locked.
 func (l *Limiter) forget(now time.Time) {
 	if len(l.spaces) < l.forgetAt {
 		return
@@ -169,7 +168,7 @@ func (l *Limiter) forget(now time.Time) {
 	l.forgetAt = max(firstForget, 2*len(l.spaces))
 }
 
-// Count sets the quantities that the limiter counts in what a space uses.
+// Count sets the current values of the quantities that the limiter counts.
 func (l *Limiter) Count(space string, usage []bounds.Usage) {
 	l.mu.Lock()
 	s := l.spaces[space]
@@ -187,7 +186,7 @@ func (l *Limiter) Count(space string, usage []bounds.Usage) {
 	}
 }
 
-// turn waits until a request may be executed.
+// turn waits until a request may execute.
 func (l *Limiter) turn(ctx context.Context, space string, k class) (release func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnTimeout, errTurn)
 	defer cancel()
@@ -197,11 +196,11 @@ func (l *Limiter) turn(ctx context.Context, space string, k class) (release func
 	return l.others.take(ctx, space, k.cost)
 }
 
-// busy returns a function that reports whether a space may have less at once than in a process that is not busy. It asks the
-// pace, whose lock all spaces share, only as often as that changes.
+// busy returns a function that reports whether a space may use less than in a process that is not busy. The pace's lock
+// is shared by all spaces, so the function asks the pace only as often as it changes.
 func (l *Limiter) busy(space string) func() bool {
 	var last struct {
-		asked atomic.Int64 // in nanoseconds of the clock
+		asked atomic.Int64 // in nanoseconds, by the clock
 		busy  atomic.Bool
 	}
 	return func() bool {
@@ -217,8 +216,7 @@ func (l *Limiter) busy(space string) func() bool {
 	}
 }
 
-// reject answers a request beyond a limit. Kubernetes clients try again by
-// themselves after what Retry-After says.
+// reject rejects a request that exceeds a limit. Kubernetes clients retry by themselves after the time in Retry-After.
 func reject(w http.ResponseWriter, space string, err error, meter Meter) {
 	limit, message := "turns", err.Error()
 	if exceeded := (*bounds.ExceededError)(nil); errors.As(err, &exceeded) {

@@ -13,20 +13,18 @@ import (
 
 // Meter counts the requests to spaces that exist.
 type Meter interface {
-	// Begin is called when a request has come. What it returns is called once
-	// when its handler has ended, with the status code of the answer, 0 if
-	// there was none or it was cut off.
+	// Begin is called when a request has arrived. The function that it returns is called once, when the handler has
+	// ended, with the status code of the response: 0 if there was none or it was cut off.
 	Begin(space string, r *http.Request) (end func(code int))
-	// Rejected is called when a request was refused because the space has reached
-	// one of its limits.
+	// Rejected is called when a request was rejected because the space has reached a limit.
 	Rejected(space, limit string)
 }
 
-// metered serves a request, and has the meter count it.
+// metered serves a request, and counts it with the meter.
 func metered(meter Meter, space string, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	end := meter.Begin(space, r)
 	watched := &statusWriter{ResponseWriter: w}
-	aborted := true // by a panic, which is how an answer is cut off
+	aborted := true // by a panic, which is how handlers cut off a response
 	defer func() {
 		if aborted {
 			watched.code = 0
@@ -35,12 +33,12 @@ func metered(meter Meter, space string, next http.Handler, w http.ResponseWriter
 	}()
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(watched), r)
 	if watched.code == 0 {
-		watched.code = http.StatusOK // as net/http says it
+		watched.code = http.StatusOK // the default of net/http
 	}
 	aborted = false
 }
 
-// statusWriter notes the status code.
+// statusWriter records the status code.
 type statusWriter struct {
 	http.ResponseWriter
 	code int
@@ -48,8 +46,7 @@ type statusWriter struct {
 
 var _ responsewriter.UserProvidedDecorator = (*statusWriter)(nil)
 
-// Unwrap implements [responsewriter.UserProvidedDecorator], and serves
-// [http.ResponseController].
+// Unwrap implements [responsewriter.UserProvidedDecorator], and is used by [http.ResponseController].
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 func (s *statusWriter) WriteHeader(code int) {
@@ -66,7 +63,7 @@ func (s *statusWriter) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(b)
 }
 
-// Hijack gives the connection to the handler, which answers by itself.
+// Hijack passes the connection to the handler, which then writes the response itself.
 func (s *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, stream, err := http.NewResponseController(s.ResponseWriter).Hijack()
 	if err == nil && s.code == 0 {

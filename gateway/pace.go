@@ -11,34 +11,37 @@ import (
 )
 
 const (
-	// paceEvery is how often at most the pace is adjusted.
+	// paceEvery is the minimum time between two adjustments of the pace.
 	paceEvery = 20 * time.Millisecond
-	// paceDelay is how long at most one goroutine in a hundred waits for a processor in a process that is not too busy.
+	// paceDelay is the longest scheduling delay, at the 99th percentile, of a process that is not too busy.
 	paceDelay = time.Millisecond
-	// paceActive is how long a space counts as one that uses the process after its last request.
+	// paceActive is how long after its last request a space counts as using the process.
 	paceActive = 5 * time.Second
-	// paceCredit is how much work a space may have done at once, however little it may have in the long run.
+	// paceCredit is how much work a space may have executed at once, however small its share is.
 	paceCredit = 100 * time.Millisecond
-	// paceLeast is the least part of the time in which a space may have something executed, however many there are.
+	// paceLeast is the minimum fraction of time in which a space may have something executing, however many spaces
+	// there are.
 	paceLeast = 0.1
 	// handshakeCredit and handshakeLeast are the same for the handshakes of one client.
 	handshakeCredit, handshakeLeast = 10 * time.Millisecond, 0.25
-	// handshakeMost is how much a turn of a handshake is charged at most: it takes less, and waits for a processor the longer the
-	// busier the process is. Clients that connect all at once would not get through before they give up.
+	// handshakeMost is the most that a turn of a handshake is charged. The handshake itself takes less; in a busy
+	// process, the measured time is mostly waiting for a processor. Without this limit, many clients that connect at
+	// once would time out.
 	handshakeMost = 2 * time.Millisecond
-	// paceWait is how long at most a space waits between two requests.
+	// paceWait is the maximum time that a space waits between two requests.
 	paceWait = 5 * time.Second
-	// paceEvents is how many goroutines have to have waited for a processor before one that waited for long says anything.
+	// paceEvents is the minimum number of scheduling delays from which the percentile is computed.
 	paceEvents = 100
-	// paceSlower and paceFaster are by what the pace changes in paceEvery.
+	// paceSlower and paceFaster are the factors by which the pace changes in paceEvery.
 	paceSlower, paceFaster = 0.4, 1.008
 )
 
-// pace is how much one space may have executed at once while others use the process, too. While goroutines wait for a processor
-// it becomes less, down to an equal share for each space; afterwards it slowly becomes more. A space that is alone may have all.
+// pace is how much one space may have executing at once while other spaces use the process, too. While goroutines wait
+// for a processor, it falls, down to an equal share for each space; after that, it slowly rises. A space that is alone
+// may use everything.
 //
-// Shares are those of spaces: a tenant with many spaces has as many. Because the pace falls to 40 % in 20 ms and rises by 0.8 %,
-// whoever has goroutines wait for 50 ms of each second keeps it low, though not below an equal share.
+// Shares are those of spaces, so a tenant with many spaces has many. The pace falls to 40% in 20 ms and rises by 0.8%.
+// So a tenant that makes goroutines wait for 50 ms of each second keeps it low, though not below an equal share.
 //
 // It is safe for concurrent use.
 type pace struct {
@@ -46,12 +49,12 @@ type pace struct {
 	processors float64
 	delays     func() delays
 	credit     time.Duration
-	// handshakes are those of clients that have not authenticated yet. Each has handshakeLeast while goroutines wait, also
-	// the only one: what it disturbs are the spaces.
+	// handshakes means that this pace is for handshakes of clients that have not authenticated yet. While goroutines
+	// wait, each client has handshakeLeast, even if it is the only one, because it slows down spaces.
 	handshakes bool
 
 	mu sync.Mutex
-	// units are how many a space may have at once. Below 1, they are the part of the time in which it may have one.
+	// units is how many units a space may have at once. Below 1, it is the fraction of time in which it may have one.
 	units    float64
 	alone    bool
 	adjusted time.Time
@@ -62,8 +65,8 @@ type pace struct {
 // paced is a space that uses the process.
 type paced struct {
 	asked time.Time     // its last request
-	work  time.Duration // charged, and not made up for by time
-	at    time.Time     // when that was so
+	work  time.Duration // charged work that is not yet paid for by time
+	at    time.Time     // the time at which work was computed
 }
 
 func newPace(most, processors int) *pace {
@@ -73,15 +76,15 @@ func newPace(most, processors int) *pace {
 	}
 }
 
-// newHandshakePace is for clients instead of spaces.
+// newHandshakePace returns a pace for clients instead of spaces.
 func newHandshakePace(most, processors int) *pace {
 	p := newPace(most, processors)
 	p.handshakes, p.credit = true, handshakeCredit
 	return p
 }
 
-// share is how many units a space may have at once, how long it has to wait until it may have any, and whether what it gets is
-// to be charged.
+// share returns how many units a space may have at once, how long it has to wait for any, and whether its work must be
+// charged.
 func (p *pace) share(space string) (units int, wait time.Duration, charged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +101,7 @@ func (p *pace) share(space string) (units int, wait time.Duration, charged bool)
 	return 1, wait, true
 }
 
-// charge counts what was executed for a space.
+// charge adds work that was executed for a space.
 func (p *pace) charge(space string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +112,7 @@ func (p *pace) charge(space string, d time.Duration) {
 	s.work = min(s.work+d, p.credit+time.Duration(float64(paceWait)*min(1, p.units)))
 }
 
-// of returns a space as it is now. The pace is locked.
+// of returns the current state of a space. The pace must be locked.
 func (p *pace) of(space string, now time.Time) *paced {
 	s := p.spaces[space]
 	if s == nil {
@@ -121,7 +124,7 @@ func (p *pace) of(space string, now time.Time) *paced {
 	return s
 }
 
-// adjust sets the pace anew. The pace is locked.
+// adjust computes the pace. The pace must be locked.
 func (p *pace) adjust(now time.Time) {
 	since := now.Sub(p.adjusted)
 	if since < paceEvery {
@@ -142,7 +145,7 @@ func (p *pace) adjust(now time.Time) {
 	switch {
 	case len(p.spaces) < 2 && !p.handshakes:
 		p.units, p.alone = p.most, true
-	case p.alone || since > paceActive: // what others can take is to be found out
+	case p.alone || since > paceActive: // try whether others can use more
 		p.units, p.alone = min(p.most, 2*p.processors), false
 	case p.last.since(before) > paceDelay:
 		p.units = max(p.units*paceSlower, min(p.most, least))
@@ -151,10 +154,10 @@ func (p *pace) adjust(now time.Time) {
 	}
 }
 
-// delays are how long goroutines have waited for a processor since the process began.
+// delays is the histogram of scheduling delays since the process began.
 type delays struct {
 	counts  []uint64
-	seconds []float64 // what those of a count waited at least
+	seconds []float64 // lower bounds of the buckets
 }
 
 func schedulerDelays() delays {
@@ -167,7 +170,7 @@ func schedulerDelays() delays {
 	return delays{counts: h.Counts, seconds: h.Buckets}
 }
 
-// since is how long one in a hundred has waited since others were taken.
+// since returns the 99th percentile of the delays since an earlier histogram.
 func (d delays) since(before delays) time.Duration {
 	counts := make([]uint64, len(d.counts))
 	var total uint64

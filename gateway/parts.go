@@ -14,28 +14,30 @@ import (
 )
 
 const (
-	// partLease is how long at most a part of an answer counts as one that is written. After that it waits for its client.
+	// partLease is the maximum time for which a part of a response counts as being written. After that, it waits for
+	// its client.
 	partLease = 10 * time.Millisecond
-	// partWait is how long a part waits for its turn. Then it is written anyway: whoever ends a request, because its space
-	// sleeps or its client is slow, can't end this wait.
+	// partWait is how long a part waits for its turn. After that, it is written anyway, because the wait can't be
+	// canceled when a request is ended, for example because its space goes to sleep or its client is slow.
 	partWait = time.Second
 )
 
-// partsWriter has the parts of a long answer take turns once its request's own turn is over. Fifty watches that are sent all
-// objects, or that one change wakes, would otherwise wait for a processor all at once, and other spaces' requests behind them.
+// partsWriter makes the parts of a long response take turns after the turn of the request itself is over. Otherwise,
+// fifty watches that begin with all objects, or get the same change, would compete for the processors at once, and
+// other spaces' requests would wait behind them.
 type partsWriter struct {
 	http.ResponseWriter
 
 	ctx   context.Context
-	long  bool        // whether the request's own turn is over once the answer begins
-	end   func()      // ends the request's own turn; it may be called more than once
-	over  atomic.Bool // that turn
+	long  bool        // whether the request's own turn ends when the response begins
+	end   func()      // ends the request's own turn; may be called more than once
+	over  atomic.Bool // the request's own turn has ended
 	turn  func(ctx context.Context) (release func(), err error)
 	busy  func() bool // whether the space has less than its share, so that streams take turns, too
 	point yield.Point
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap is used by [http.ResponseController].
 func (w *partsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -60,8 +62,8 @@ func (w *partsWriter) Write(part []byte) (int, error) {
 	return w.ResponseWriter.Write(part)
 }
 
-// beginPart waits until a part may be written, for partWait at most. Its turn ends at end, or after lease. It fails if ctx has
-// ended.
+// beginPart waits until a part may be written, at most for partWait. Its turn ends when end is called, or after lease.
+// It fails if ctx has ended.
 func beginPart(ctx context.Context, turn func(context.Context) (func(), error), lease time.Duration) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, partWait)
 	defer cancel()

@@ -16,19 +16,18 @@ import (
 	"github.com/berth-dev/berth/internal/podconn"
 )
 
-// Bounds of the connections from pods. A client keeps one or two, whatever it
-// does with them.
+// These limit the connections from pods. A client needs one or two.
 const (
 	maxPodConns      = 500 // of one space
 	maxPodConnsTotal = 10_000
 )
 
-// Pods is what the endpoint for pods serves. Clients in pods ask for
-// kubernetes.default.svc, each for its own space's.
+// Pods configures the endpoint for pods. Clients in pods use the name kubernetes.default.svc, which is the API of their
+// own space.
 type Pods struct {
-	// SpaceAt is the space whose pod has an address; ok is false if none has.
+	// SpaceAt returns the space of the pod with an address; ok is false if there is none.
 	SpaceAt func(netip.Addr) (space string, ok bool)
-	// Certificate is the one that a space's pods know its API by.
+	// Certificate returns the serving certificate of a space's API for its pods.
 	Certificate func(space string) (*tls.Certificate, error)
 	// Router finds the spaces, and counts and traces the requests.
 	Router *Router
@@ -38,7 +37,7 @@ var errNoPod = errors.New("the connection is from no space's pod")
 
 type podSpace struct{}
 
-// ServePods begins to serve pods on listener. Other clients get no connection.
+// ServePods starts to serve pods on listener. Connections from other addresses are closed.
 func ServePods(listener net.Listener, p Pods, logger logr.Logger) *Server {
 	listener = podconn.Listen(listener, podconn.Config{SpaceAt: p.spaceAt, PerSpace: maxPodConns, Total: maxPodConnsTotal})
 	s := newServer(func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -58,8 +57,7 @@ func ServePods(listener net.Listener, p Pods, logger logr.Logger) *Server {
 	}))
 }
 
-// spaceAt leaves out the host's own API: what runs on the host as of a space of
-// that name is no tenant's.
+// spaceAt excludes the host's own API: no tenant's space has that name.
 func (p Pods) spaceAt(addr netip.Addr) (space string, ok bool) {
 	space, ok = p.SpaceAt(addr)
 	return space, ok && space != SystemSpace
@@ -68,7 +66,7 @@ func (p Pods) spaceAt(addr netip.Addr) (space string, ok bool) {
 func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 	space, _ := r.Context().Value(podSpace{}).(string)
 	addr, err := netip.ParseAddrPort(r.RemoteAddr)
-	// The pod may be gone, and its address another's, while the connection stays.
+	// While the connection stays open, the pod may be deleted and its address reused by a pod of another space.
 	if now, ok := p.spaceAt(addr.Addr().Unmap()); err != nil || !ok || now != space {
 		w.Header().Set("Connection", "close")
 		http.Error(w, "the address no longer belongs to the pod that connected", http.StatusMisdirectedRequest)

@@ -12,15 +12,13 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// PodCertificates issues what the pods of each space know their API by: the
-// CA is that of every space's kube-root-ca.crt, and the address is the
-// space's own. Its methods may be called concurrently.
+// PodCertificates issues the serving certificates of spaces' APIs for their pods. The CA is the one in each space's
+// kube-root-ca.crt, and the address is the space's cluster IP. It is safe for concurrent use.
 type PodCertificates struct {
 	CA *pki.CA
-	// Domain of the spaces' own names.
+	// Domain is the cluster domain of spaces.
 	Domain string
-	// Address is the cluster IP of a space's API, "" if it has none yet or the space
-	// is gone.
+	// Address returns the cluster IP of a space's API; "" if it has none yet or the space is gone.
 	Address func(space string) string
 
 	mu     sync.Mutex
@@ -32,7 +30,7 @@ type issued struct {
 	serving *pki.Serving
 }
 
-// Get is for [Pods.Certificate].
+// Get implements [Pods.Certificate].
 func (c *PodCertificates) Get(space string) (*tls.Certificate, error) {
 	address := c.Address(space)
 	c.mu.Lock()
@@ -53,9 +51,8 @@ func (c *PodCertificates) Get(space string) (*tls.Certificate, error) {
 	return have.serving.Get(nil)
 }
 
-// keep remembers a certificate, and forgets those of spaces that are gone, or have
-// got another address. One of a space without an address is not kept: nothing
-// would say when the space is gone.
+// keep stores a certificate, and removes those of spaces that are gone or have another address. A certificate of a
+// space without an address is not stored, because nothing would show when the space is gone.
 func (c *PodCertificates) keep(space string, have issued) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

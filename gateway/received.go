@@ -10,20 +10,20 @@ import (
 	"sync/atomic"
 )
 
-// received has what is read of a client take turns: the turn lasts until more is read, or sent, because whoever reads works on
-// it until then.
+// received makes reads from a client take turns. A turn lasts until the next read or write, because the reader
+// processes the data until then.
 //
-// It is used for TLS handshakes; and while the process is busy, for connections that their handler has taken over, and for the
-// bodies of requests whose own turn is over, such as uploads through a proxy.
+// It is used for TLS handshakes. While the process is busy, it is also used for connections that their handler has
+// hijacked, and for bodies of requests whose own turn is over, such as uploads through a proxy.
 type received struct {
 	io.Reader
 
-	// begin waits for the turn. end is nil if what was read needs none.
+	// begin waits for the turn. end is nil if no turn is necessary.
 	begin func() (end func(), err error)
 	last  atomic.Pointer[func()] // ends the turn
 }
 
-// Read implements [io.Reader]. It fails if the turn does.
+// Read implements [io.Reader]. It fails if waiting for the turn fails.
 func (r *received) Read(p []byte) (int, error) {
 	r.end()
 	n, err := r.Reader.Read(p)
@@ -35,21 +35,21 @@ func (r *received) Read(p []byte) (int, error) {
 		return 0, beginErr
 	}
 	if end != nil {
-		begun := end // so that only this allocates
+		begun := end // so that only this path allocates
 		r.last.Store(&begun)
 	}
 	return n, err
 }
 
-// end ends the turn of what was read last.
+// end ends the turn of the last read.
 func (r *received) end() {
 	if end := r.last.Swap(nil); end != nil {
 		(*end)()
 	}
 }
 
-// beginReceived begins the turn of a part that was received, in a process that is busy. Whoever reads finds out by itself that
-// ctx has ended.
+// beginReceived waits for the turn of received data while the process is busy. It does not fail when ctx ends, because
+// the reader notices that itself.
 func beginReceived(ctx context.Context, busy func() bool, turn func(context.Context) (func(), error)) (end func(), err error) {
 	if !busy() {
 		return nil, nil
@@ -61,11 +61,11 @@ func beginReceived(ctx context.Context, busy func() bool, turn func(context.Cont
 	return end, nil
 }
 
-// maxObject is as much as an API server reads of a request to it. A client on a slow line must be able to send it in
+// maxObject is the maximum size of a request to an API server. A client on a slow line must be able to send it in
 // bodyTimeout, however busy the process is.
 const maxObject = 3 << 20
 
-// body is a request's, of which parts take turns once the request's own turn is over.
+// body is a request body whose parts take turns after the turn of the request itself is over.
 type body struct {
 	received
 	io.Closer
@@ -73,7 +73,7 @@ type body struct {
 	read int
 }
 
-// pacedBody is the body of a request that is answered by w.
+// pacedBody returns the body of a request whose response is written to w.
 func pacedBody(r *http.Request, w *partsWriter) *body {
 	b := &body{Closer: r.Body}
 	b.received = received{Reader: r.Body, begin: func() (func(), error) {

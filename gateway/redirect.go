@@ -10,9 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// redirecting serves a request whose handler does not know that its paths begin with a prefix: where it redirects to
-// a path of its own, the client is led there by a relative one. That is good for clients that came by `kubectl proxy` as
-// well, which may have put the prefix before the path.
+// redirecting serves a request whose handler does not know that its paths have a prefix. It makes redirects to the
+// handler's own paths relative. These also work with `kubectl proxy`, which may add the prefix itself.
 func redirecting(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&redirectWriter{ResponseWriter: w, path: r.URL.EscapedPath()}), r)
 }
@@ -36,11 +35,11 @@ func (w *redirectWriter) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// relative is the reference by which path leads to the path to, whatever stands before both. What is no path stays.
+// relative returns the relative reference from path to the path to. If to is not a path, it is returned unchanged.
 func relative(path, to string) string {
 	rest, rooted := strings.CutPrefix(to, "/")
 	if !rooted || strings.HasPrefix(rest, "/") || strings.Contains(path, "/.") {
-		return to // another host; or steps that a client takes before it goes up
+		return to // another host, or dot segments, which a client resolves first
 	}
 	if up := strings.Count(path, "/") - 1; up > 0 {
 		return strings.Repeat("../", up) + rest

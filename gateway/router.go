@@ -15,32 +15,31 @@ import (
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
-// Prefix of the paths that lead to a space: Prefix + name + "/...".
+// Prefix is the prefix of the paths of spaces: Prefix + name + "/...".
 const Prefix = "/spaces/"
 
-// SystemSpace is the name under which the host's own API is a space (T3).
+// SystemSpace is the name in paths of the host's own API (T3).
 const SystemSpace = "system"
 
-// Path is the path of a space's API, without a trailing slash.
+// Path returns the path of a space's API, without a trailing slash.
 func Path(space string) string { return Prefix + space }
 
-// Router serves the spaces that Lookup finds, each under its [Path].
+// Router routes requests to spaces by their [Path].
 type Router struct {
-	// Lookup returns the handler of a space, nil if there is none.
+	// Lookup returns the handler of a space; nil if there is none.
 	Lookup func(space string) http.Handler
-	// Own, if set, names the space that a request without [Prefix] is for, "" if
-	// that can't be said. It need not be true: Verify finds out.
+	// Own, if set, returns the space of a request without [Prefix]; "" if it is unknown. The result need not be
+	// verified, because Verify does that.
 	Own func(r *http.Request) (space string)
-	// Verify, if set, reports whether a request bears a credential of a space, there
-	// or not, and returns the request to serve. All others are answered alike, so
-	// that nobody can find out which spaces there are. It fails when it can't tell
-	// now.
+	// Verify, if set, reports whether a request has a credential of a space, which need not exist, and returns the
+	// request to serve. All other requests get the same response, so that nobody can find out which spaces exist. It
+	// returns an error if it can't decide now.
 	Verify func(space string, r *http.Request) (verified *http.Request, ok bool, err error)
-	// Limiter, if set, bounds the requests of each space.
+	// Limiter, if set, limits the requests of each space.
 	Limiter *Limiter
-	// Meter, if set, counts each request that a space is found for.
+	// Meter, if set, counts each request to a space that exists.
 	Meter Meter
-	// Traces, if set, gets a span of each such request.
+	// Traces, if set, gets a span for each such request.
 	Traces trace.TracerProvider
 }
 
@@ -82,7 +81,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serveSpace(name, http.StripPrefix(prefix, here), w, r)
 }
 
-// serveSpace has a space's handler serve a request, which is counted and traced.
+// serveSpace serves a request with a space's handler, and counts and traces it.
 func (g *Router) serveSpace(name string, handler http.Handler, w http.ResponseWriter, r *http.Request) {
 	if g.Traces != nil {
 		handler = traced(g.Traces, name, handler)
@@ -101,18 +100,18 @@ func (g *Router) limited(space string, next http.Handler) http.Handler {
 	return g.Limiter.limit(space, g.Meter, next)
 }
 
-// spaceOf is the space that a path names, "" if it names none.
+// spaceOf returns the space that a path names; "" if it names none.
 func spaceOf(u *url.URL) string {
 	rest, found := strings.CutPrefix(u.EscapedPath(), Prefix)
 	if !found {
 		return ""
 	}
-	// Names are DNS labels: an escape in one names nothing.
+	// Names are DNS labels, so a name with an escape is not a space.
 	space, _, _ := strings.Cut(rest, "/")
 	return space
 }
 
-// rooted makes /spaces/NAME alone mean the space's root.
+// rooted makes /spaces/NAME mean the root of the space.
 func rooted(r *http.Request, name string) *http.Request {
 	if r.URL.EscapedPath() != Path(name) {
 		return r
@@ -122,21 +121,21 @@ func rooted(r *http.Request, name string) *http.Request {
 	return r
 }
 
-// strangerTimeout bounds what a client without a credential takes to send the rest
-// of its request, and to read the answer.
+// strangerTimeout limits how long a client without a credential may take to send the rest of its request, and to read
+// the response.
 const strangerTimeout = 5 * time.Second
 
-// closeAfter has the connection end with an answer that needs no credential. A connection that is of use to nobody must not take
-// the place of others; and no limit holds for such requests, but clients take turns with handshakes.
+// closeAfter closes the connection after a response that needs no credential. Such a connection must not keep the place
+// of others, and no limit applies to its requests, whereas TLS handshakes are limited.
 func closeAfter(w http.ResponseWriter) {
 	deadline := time.Now().Add(strangerTimeout)
 	answer := http.NewResponseController(w)
-	_, _ = answer.SetReadDeadline(deadline), answer.SetWriteDeadline(deadline) // in tests it may be no connection
+	_, _ = answer.SetReadDeadline(deadline), answer.SetWriteDeadline(deadline) // fails in tests, where it may not be a connection
 	w.Header().Set("Connection", "close")
 }
 
-// refuseStranger answers a client that bears no credential of the space it names.
-// The answer is the same whether the space exists, sleeps, or fails.
+// refuseStranger responds to a client without a credential of the space. The response is the same whether the space
+// exists, sleeps, or fails.
 func refuseStranger(w http.ResponseWriter, err error) {
 	closeAfter(w)
 	if err != nil {
@@ -146,7 +145,7 @@ func refuseStranger(w http.ResponseWriter, err error) {
 	httpstatus.Unauthorized(w)
 }
 
-// notFound answers in a form that kubectl shows.
+// notFound responds in a form that kubectl prints.
 func notFound(w http.ResponseWriter, space string) {
 	closeAfter(w)
 	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints"

@@ -16,27 +16,26 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Limits of a connection, for clients that may be anybody.
+// These are limits of a connection, because clients are not trusted.
 const (
 	headerTimeout = 10 * time.Second // see [Connections]
-	// idleTimeout is client-go's, so that it is the client that closes.
+	// idleTimeout is that of client-go, so that the client closes first.
 	idleTimeout = 90 * time.Second
-	// maxHeaderBytes fits the longest token (16 KiB), or a long command in the query of an exec.
+	// maxHeaderBytes allows the longest token (16 KiB), or a long command in the query of an exec.
 	maxHeaderBytes = 64 << 10
-	maxStreams     = 100 // requests under way at once on one HTTP/2 connection
+	maxStreams     = 100 // concurrent requests on one HTTP/2 connection
 
-	// HTTP/2 keeps what a client sends ahead of its reader: of a connection, of a stream, and of a frame. net/http bounds
-	// the control frames that wait to be answered, and the streams that a client has reset.
+	// HTTP/2 buffers what a client sends before it is read: these limit a connection, a stream, and a frame. net/http
+	// limits control frames that wait for a response, and streams that a client has reset.
 	maxAheadConn   = 256 << 10
 	maxAheadStream = 128 << 10
 	maxFrame       = 16 << 10
-	// A client is pinged when it has been silent, and left when it does not answer or takes no byte of what is written.
+	// A client that was silent is pinged, and is disconnected if it does not respond or accepts no data.
 	pingAfter    = 60 * time.Second
 	pingTimeout  = 15 * time.Second
 	writeTimeout = 60 * time.Second
 
-	// drainTimeout is how long a stop waits for requests under way. Watches
-	// don't end by themselves.
+	// drainTimeout is how long a stop waits for current requests. Watches don't end by themselves.
 	drainTimeout = 3 * time.Second
 )
 
@@ -47,18 +46,17 @@ type Server struct {
 	err  error
 }
 
-// Certificate returns the certificate to serve with. It is asked at each
-// handshake, so that a renewed one is used at once; connections that stand go on.
+// Certificate returns the serving certificate. It is called at each handshake, so that a renewed certificate is used at
+// once; existing connections continue.
 type Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// Serve begins to serve handler on listener with certificate, within
-// [DefaultConnections]. Clients are asked for a certificate, which is not verified
-// here: each space's API server trusts another CA.
+// Serve starts to serve handler on listener, with the limits of [DefaultConnections]. Clients are asked for a
+// certificate, which is not verified here, because each space's API server trusts another CA.
 func Serve(listener net.Listener, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	return ServeBounded(listener, DefaultConnections(), certificate, handler, logger)
 }
 
-// ServeBounded is [Serve] within other bounds.
+// ServeBounded is [Serve] with other limits.
 func ServeBounded(listener net.Listener, bounds Connections, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	s := newServer(certificate, handler, logger)
 	s.http.ReadHeaderTimeout = bounds.HeaderTimeout
@@ -99,14 +97,14 @@ func (s *Server) serve(listener *handshakes) *Server {
 	return s
 }
 
-// Done is closed when the server has ended, by Stop or by itself.
+// Done returns a channel that is closed when the server has ended, by Stop or by itself.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err tells, once Done is closed, why the server ended by itself.
+// Err returns, once Done is closed, why the server ended by itself.
 func (s *Server) Err() error { return s.err }
 
-// Stop takes no new requests, gives those under way a few seconds, at most until
-// ctx ends, and closes the connections. Upgraded ones are their handlers'.
+// Stop accepts no new requests, waits a few seconds for the current ones, at most until ctx ends, and closes the
+// connections. Upgraded connections belong to their handlers.
 func (s *Server) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// streamLease is how long at most a part of a stream counts as one that is worked on. That takes a small part of it; after
-// that the part waits for its receiver.
+// streamLease is the maximum time for which a part of a stream counts as being processed. Processing takes a fraction
+// of it; after that, the part waits for its receiver.
 const streamLease = time.Millisecond
 
-// stream has what is sent and received by a connection that its handler has taken over (exec, attach, port forwarding) take
-// turns while the process is busy, as the parts of long answers do. Many streams of one space could otherwise use all
-// processors. In a process that is not busy a turn would cost a tenth of what the part itself takes.
+// stream makes reads and writes of a hijacked connection (exec, attach, port forwarding) take turns while the process
+// is busy, like the parts of long responses. Otherwise, many streams of one space could use all processors. While the
+// process is not busy, there are no turns, which would cost a tenth of the processing itself.
 type stream struct {
 	net.Conn
 
-	ctx      context.Context // of the connection: it outlives its request
+	ctx      context.Context // of the connection, which outlives its request
 	cancel   context.CancelFunc
 	busy     func() bool
 	turn     func(ctx context.Context) (release func(), err error)
@@ -47,9 +47,9 @@ func (w *partsWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.end()
 	s := newStream(w.ctx, conn, w.busy, w.turn)
 	early := make([]byte, buffered.Reader.Buffered())
-	_, _ = buffered.Read(early) // as much as that is there
+	_, _ = buffered.Read(early) // only what is already there
 	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), s), buffered.Reader.Size())
-	_, _ = reader.Peek(len(early)) // so that handlers find it buffered, as before
+	_, _ = reader.Peek(len(early)) // so that handlers find it in the buffer, as before
 	return s, bufio.NewReadWriter(reader, bufio.NewWriterSize(s, buffered.Writer.Size())), nil
 }
 
@@ -70,7 +70,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// CloseWrite ends what is sent, if the connection can.
+// CloseWrite closes the sending side, if the connection supports that.
 func (s *stream) CloseWrite() error {
 	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

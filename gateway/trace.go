@@ -11,9 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traced serves a request within a span. It always begins a trace of its own: a
-// client must not choose what is recorded, nor in which trace. The space's API server
-// gets the span as that of its client.
+// traced serves a request within a span. It always starts a new trace, because a client must not decide what is
+// recorded and in which trace. The space's API server gets the span as its parent.
 func traced(provider trace.TracerProvider, space string, next http.Handler) http.Handler {
 	tracer := provider.Tracer("github.com/berth-dev/berth/gateway")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,22 +12,21 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// turns share something of a process between spaces: each may have a share of it
-// at once, and when there is not enough for all who wait, spaces take turns,
-// however many requests each has waiting. It is safe for concurrent use.
+// turns divides a resource of the process between spaces. Each may use its share at once. If there is not enough for
+// all, spaces take turns, however many requests each has waiting. It is safe for concurrent use.
 type turns struct {
 	total, share int
-	// pace makes a space's share less while the process is busy; nil does not.
+	// pace, if set, reduces a space's share while the process is busy.
 	pace *pace
 
 	mu      sync.Mutex
 	used    int
 	lines   map[string]*line
 	waiting []*line     // in the order of their turns
-	again   *time.Timer // for spaces that the pace has wait
+	again   *time.Timer // for spaces that have to wait because of the pace
 }
 
-// line is what one space has of it, and its requests that wait.
+// line is what one space uses, and its waiting requests.
 type line struct {
 	space   string
 	used    int
@@ -37,7 +36,7 @@ type line struct {
 type ticket struct {
 	cost    int
 	at      time.Time // when it was granted
-	charged bool      // to the space's pace
+	charged bool      // counts towards the space's pace
 	granted chan struct{}
 }
 
@@ -45,8 +44,7 @@ func newTurns(total, share int) *turns {
 	return &turns{total: total, share: share, lines: map[string]*line{}}
 }
 
-// take waits until a space may have cost more. release must follow; it may be
-// called more than once.
+// take waits until a space may use cost more. release must be called afterwards; it may be called more than once.
 func (t *turns) take(ctx context.Context, space string, cost int) (release func(), err error) {
 	mine := &ticket{cost: cost, granted: make(chan struct{})}
 	t.mu.Lock()
@@ -73,11 +71,11 @@ func (t *turns) take(ctx context.Context, space string, cost int) (release func(
 		if len(l.tickets) == 0 {
 			t.waiting = slices.DeleteFunc(t.waiting, func(other *line) bool { return other == l })
 		}
-		t.grant() // those behind it may need less
+		t.grant() // requests behind it may need less
 		t.drop(l)
 	}
 	t.mu.Unlock()
-	if i < 0 { // it was granted meanwhile
+	if i < 0 { // it was granted in the meantime
 		release()
 	}
 	return nil, context.Cause(ctx)
@@ -95,14 +93,14 @@ func (t *turns) give(l *line, of *ticket) {
 	t.drop(l)
 }
 
-// drop forgets a space that has and wants nothing.
+// drop removes a space that uses nothing and has no waiting requests.
 func (t *turns) drop(l *line) {
 	if l.used == 0 && len(l.tickets) == 0 {
 		delete(t.lines, l.space)
 	}
 }
 
-// grant lets through whoever can be: one of each space, and then again.
+// grant admits as many waiting requests as possible, one of each space in turn.
 func (t *turns) grant() {
 	var again time.Duration
 	for passed := 0; passed < len(t.waiting); {
@@ -119,7 +117,7 @@ func (t *turns) grant() {
 			continue
 		}
 		if t.used+cost > t.total {
-			return // it is this space's turn, even if others need less; what is given back lets it through
+			return // it is this space's turn, even if others need less; grant is called again when something is released
 		}
 		next.cost, next.charged, next.at = cost, charged, time.Now()
 		t.used += cost
@@ -132,11 +130,12 @@ func (t *turns) grant() {
 		passed = 0
 	}
 	if again > 0 {
-		t.grantAfter(min(again, paceEvery)) // the pace may be another by then
+		t.grantAfter(min(again, paceEvery)) // the pace may have changed by then
 	}
 }
 
-// shareOf is how much a space may have now, at least 1, how long it has to wait for that, and whether it is charged for it.
+// shareOf returns the current share of a space, at least 1, how long it has to wait for it, and whether it is charged
+// for it.
 func (t *turns) shareOf(l *line) (share int, wait time.Duration, charged bool) {
 	if t.pace == nil {
 		return t.share, 0, false
@@ -145,7 +144,7 @@ func (t *turns) shareOf(l *line) (share int, wait time.Duration, charged bool) {
 	return min(t.share, units), wait, charged
 }
 
-// grantAfter grants again after a while.
+// grantAfter calls grant again after a pause.
 func (t *turns) grantAfter(wait time.Duration) {
 	if t.again != nil {
 		t.again.Reset(wait)

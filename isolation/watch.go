@@ -89,7 +89,7 @@ func (w *Watch) Run(ctx context.Context) {
 			wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 				err := safego.Call("watch isolation", func() error { return w.follow(ctx, list, &listing) })
 				if err != nil && ctx.Err() == nil {
-					w.Logger.Error(err, "Until this works, what isolates spaces on the host is not put back when somebody changes it")
+					w.Logger.Error(err, "Could not watch the objects that isolate spaces; Berth retries. Until then, changes to them are not reverted")
 				}
 			}, watchRetry, 0.5, true)
 		})

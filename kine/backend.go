@@ -13,8 +13,8 @@ import (
 	"github.com/berth-dev/berth/kine/hub"
 )
 
-// backend is kine's backend behind a gate: calls are counted, so that Close can wait for them, and none is let in once
-// the store is closing or out of order. Watches go past it, to the hub.
+// backend is kine's backend behind a gate. It counts calls, so that Close can wait for them, and rejects calls when the
+// store is closing or damaged. Watches don't pass it; they use the hub.
 type backend struct {
 	*logstructured.LogStructured
 	health *health
@@ -24,7 +24,7 @@ type backend struct {
 
 	mu     sync.Mutex
 	closed bool
-	// closing ends when the store is being closed; end ends it.
+	// closing is canceled when the store is being closed; end cancels it.
 	closing context.Context
 	end     context.CancelFunc
 	calls   sync.WaitGroup
@@ -32,7 +32,7 @@ type backend struct {
 
 var _ kineserver.Backend = (*backend)(nil)
 
-// enter lets a call in. Every enter without an error is followed by b.calls.Done.
+// enter admits a call. After each enter without an error, b.calls.Done must be called.
 func (b *backend) enter() error {
 	err := b.enterQuietly()
 	if err == nil {
@@ -41,7 +41,7 @@ func (b *backend) enter() error {
 	return err
 }
 
-// enterQuietly is enter for what is no use of the store.
+// enterQuietly is enter for calls that don't count as use of the store.
 func (b *backend) enterQuietly() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *backend) enterQuietly() error {
 	return nil
 }
 
-// close lets nothing more in, and waits for what is in.
+// close rejects new calls, and waits for the current ones.
 func (b *backend) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -123,7 +123,7 @@ func (b *backend) Update(ctx context.Context, key string, value []byte, revision
 	return rev, kv, ok, err
 }
 
-// Delete answers as etcd for a key that isn't there: not done, if a version of it was asked for.
+// Delete behaves like etcd for a key that does not exist: with a revision, it reports that nothing was deleted.
 func (b *backend) Delete(ctx context.Context, key string, revision int64) (int64, *kineserver.KeyValue, bool, error) {
 	if err := b.enter(); err != nil {
 		return 0, nil, false, err

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// listBytes bounds what one list holds in memory where no reservation does.
+	// listBytes is the maximum size of a list in memory if no reservation limits it.
 	listBytes = 256 << 20
-	// pageBytes is where a list that is asked for in pages is cut; one that a watch begins with at FlowBytes. The first
-	// row is always in it.
+	// pageBytes is the size at which a list in pages is cut. The list with which a watch begins is cut at FlowBytes. A
+	// page has at least one row.
 	pageBytes = 8 << 20
 )
 
-// readLimit says how much a list may hold.
+// readLimit limits the size of a list.
 type readLimit struct {
-	most int64 // bytes, beyond which it fails
-	page int64 // bytes, beyond which it is cut; 0: never
+	most int64 // bytes beyond which the list fails
+	page int64 // bytes beyond which the list is cut; 0 means never
 	grow func(n int64) error
 }
 
-// changes is a changesFunc.
+// changes implements changesFunc.
 func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error) {
 	l.idle.touch()
 	leave, err := l.enterRead(ctx)
@@ -48,14 +48,14 @@ func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (c
 	if err != nil {
 		return nil, false, l.health.see(err)
 	}
-	// Now, as a compaction may have run while the rows were read.
+	// This must be checked after reading, because a compaction may have run in the meantime.
 	if compacted := l.compacted.Load(); after+1 <= compacted {
 		return nil, false, hub.CompactedError{Revision: compacted}
 	}
 	return changes, more, nil
 }
 
-// readChanges reads rows until there are none, or as many as are to be had at once.
+// readChanges reads rows until there are no more, or as many as one call returns.
 func readChanges(rows *sql.Rows) (changes []*clientv3.Event, more bool, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for size := 0; rows.Next(); {
@@ -90,8 +90,8 @@ func readChanges(rows *sql.Rows) (changes []*clientv3.Event, more bool, err erro
 	return changes, false, rows.Err()
 }
 
-// readEvents reads the rows of a list, and the store's revision and compacted revision that they were read at. cut says
-// that there are more.
+// readEvents reads the rows of a list, and the store's revision and compacted revision at that time. cut means that
+// there are more rows.
 func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) (
 	revision, compacted int64, events kineserver.Events, cut bool, err error,
 ) {
@@ -135,7 +135,7 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) 
 	return rev.Int64, old.Int64, events, cut, rows.Err()
 }
 
-// asCompactRevision makes the row that stands in for the API server's own look like that.
+// asCompactRevision gives the row that replaces the API server's own the form that the API server expects.
 func asCompactRevision(kv *mvccpb.KeyValue) {
 	kv.Key = []byte(sqlite.CompactRevKey)
 	kv.Version, kv.Value = kineserver.DecodeVersion(kv.Value)
@@ -143,7 +143,8 @@ func asCompactRevision(kv *mvccpb.KeyValue) {
 
 type cutKey struct{}
 
-// withCut returns a context whose list says whether it was cut, past kine's backend.
+// withCut returns a context for a list, and a variable that is set if the list was cut. kine's backend has no such
+// result.
 func withCut(ctx context.Context) (context.Context, *bool) {
 	cut := new(bool)
 	return context.WithValue(ctx, cutKey{}, cut), cut

@@ -17,10 +17,10 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// maxPut is etcd's own limit of a request.
+// maxPut is etcd's default limit of a request, in bytes.
 const maxPut = 3 << 19
 
-// bridge is kine's etcd server, without its streams, and with our leases.
+// bridge is kine's etcd server, without its streams, and with leases of our own.
 type bridge struct {
 	*kineserver.KVServerBridge
 	backend *backend
@@ -35,7 +35,7 @@ func (b *bridge) LeaseGrant(ctx context.Context, r *etcdserverpb.LeaseGrantReque
 	return &etcdserverpb.LeaseGrantResponse{Header: granted.ResponseHeader, ID: int64(granted.ID), TTL: granted.TTL}, nil
 }
 
-// Range counts, as etcd does, what is left of a list that was cut: kine takes it for the end.
+// Range adds to a cut list, as etcd does, how many keys remain. kine reports a cut list as complete.
 func (b *bridge) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
 	ctx, wasCut := withCut(ctx)
 	resp, err := b.KVServerBridge.Range(ctx, r)
@@ -51,7 +51,7 @@ func (b *bridge) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcd
 	return resp, err
 }
 
-// Put writes a key whatever its version. kine's own leaves the key as it is if anything else was written since.
+// Put writes a key whatever its version is. kine's own Put fails if anything else was written in the meantime.
 func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
 	key := string(r.Key)
 	switch {
@@ -65,12 +65,12 @@ func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserv
 		if errors.Is(err, kineserver.ErrKeyExists) {
 			var kv *kineserver.KeyValue
 			if _, kv, err = b.backend.Get(ctx, key, 0, true); err == nil && kv == nil {
-				continue // it was deleted meanwhile
+				continue // it was deleted in the meantime
 			}
 			if err == nil {
 				var written bool
 				if rev, _, written, err = b.backend.Update(ctx, key, r.Value, kv.ModRevision, r.Lease); err == nil && !written {
-					continue // it was written meanwhile
+					continue // it was written in the meantime
 				}
 			}
 		}
@@ -81,7 +81,7 @@ func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserv
 	}
 }
 
-// Txn refuses what etcd refuses. What kine takes has one write in it.
+// Txn rejects what etcd rejects. kine accepts only transactions with one write.
 func (b *bridge) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	for _, op := range r.Success {
 		if put := op.GetRequestPut(); put != nil && len(put.Key)+len(put.Value) > maxPut {
@@ -91,7 +91,7 @@ func (b *bridge) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserv
 	return b.KVServerBridge.Txn(ctx, r)
 }
 
-// newClient is an etcd client whose calls are calls of functions: no gRPC, no connection, nothing to encode, no goroutine.
+// newClient returns an etcd client that calls functions directly: without gRPC, connections, encoding, and goroutines.
 func newClient(b *bridge, w watcher) *kubernetes.Client {
 	c := clientv3.NewCtxClient(context.Background())
 	c.KV = clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(b), c)

@@ -17,18 +17,18 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// groupMax bounds the rows of a commit, and with it how long the first of them waits for the last.
+// groupMax is the maximum number of rows in a commit. It limits how long the first row waits for the last.
 const groupMax = 256
 
-// insertSQL appends a row with a copy of the value that it supersedes.
+// insertSQL appends a row, with a copy of the value that it replaces.
 const insertSQL = `
 	INSERT INTO kine (name, created, deleted, create_revision, prev_revision, lease, value, old_value)
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT value FROM kine WHERE id = ?5))`
 
-// committer appends rows, all that wait in one commit: while one fsync runs, the next group gathers. No write is delayed
-// to make a group larger, so a lone writer pays nothing for it.
+// committer appends rows. All rows that wait are written in one commit: during an fsync, the next group forms. No write
+// is delayed to make a group larger, so a single writer has no cost.
 type committer struct {
-	db      *sql.DB // of one connection, so that compactions and checkpoints take turns with the groups
+	db      *sql.DB // has one connection, so that compactions and checkpoints alternate with groups
 	budget  *storeBudget
 	objects objects
 	// written is called after each commit.
@@ -36,11 +36,11 @@ type committer struct {
 
 	queue chan *row
 	done  sync.WaitGroup
-	// last is the revision of the last row on disk; wrote tells that it has moved.
+	// last is the revision of the last row on disk. wrote is signaled when it changes.
 	last   atomic.Int64
 	wrote  chan struct{}
-	writes atomic.Int64 // rows, failed ones included
-	// latest is when rows were last written, from began.
+	writes atomic.Int64 // rows, including failed ones
+	// latest is when rows were last written, as the time since began.
 	began  time.Time
 	latest atomic.Int64
 }
@@ -49,8 +49,8 @@ type row struct {
 	ctx   context.Context
 	key   string
 	value []byte
-	frees bool // it frees space, or is part of what does
-	// creates and deletes say what becomes of the key.
+	frees bool // it frees space, or is part of an operation that does
+	// creates and deletes say whether the row creates or deletes the key.
 	creates, deletes bool
 	args             []any
 
@@ -66,7 +66,8 @@ func newCommitter(db *sql.DB, budget *storeBudget, objects objects, written func
 	return c
 }
 
-// append returns when the row is on disk, with its revision. If its ctx ends first, the row may or may not get there.
+// append returns the revision of the row when it is on disk. If its context ends first, the row may or may not be
+// written.
 func (c *committer) append(r *row) (int64, error) {
 	ctx := r.ctx
 	r.done = make(chan struct{})
@@ -83,7 +84,7 @@ func (c *committer) append(r *row) (int64, error) {
 	}
 }
 
-// close waits for the rows that wait. There must be no further call of append.
+// close waits for the remaining rows. append must not be called afterwards.
 func (c *committer) close() {
 	close(c.queue)
 	c.done.Wait()
@@ -120,20 +121,20 @@ func (c *committer) gather(group []*row) []*row {
 	return group
 }
 
-// commit writes the group in one transaction. A row that loses against another version of its key fails alone; any other
-// error fails the group, of which nothing is written then.
+// commit writes the group in one transaction. A row whose key has another version than expected fails alone. Any other
+// error fails the whole group, and nothing is written.
 func (c *committer) commit(group []*row) error {
-	// Not a caller's context: the group is everybody's.
+	// The context must not be a caller's, because the group has rows of several callers.
 	conn, err := c.db.Conn(context.Background())
 	if err != nil {
 		return err
 	}
-	defer conn.Close() // when the budget is set: the next measurement is a later one
+	defer conn.Close() // after the budget is set, so that a later measurement is not overwritten
 	tx, err := conn.BeginTx(context.Background(), nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing once it is committed; the only connection must be free after a panic, too
+	defer func() { _ = tx.Rollback() }() // no effect after a commit; after a panic, it releases the only connection
 	last, grown, more := c.last.Load(), int64(0), numbers{}
 	for _, r := range group {
 		if r.err = r.ctx.Err(); r.err != nil {
@@ -163,7 +164,7 @@ func (c *committer) commit(group []*row) error {
 	}
 	used, free, err := pages(context.Background(), tx)
 	if err == nil {
-		c.latest.Store(int64(time.Since(c.began))) // readers may see the rows before the commit returns
+		c.latest.Store(int64(time.Since(c.began))) // before the commit returns, because readers may already see the rows
 		err = tx.Commit()
 	}
 	if err != nil {
@@ -177,13 +178,13 @@ func (c *committer) commit(group []*row) error {
 	c.written()
 	select {
 	case c.wrote <- struct{}{}:
-	default: // it has been told, and has not looked yet
+	default: // already signaled, and not yet received
 	}
 	return nil
 }
 
-// reached takes note of a revision that is on disk. A reader may see it a moment before its commit has returned here, and
-// must not be told then that it is yet to come.
+// reached records a revision that is on disk. A reader may see it a moment before the commit has returned here, and the
+// store must not report it as a future revision then.
 func (c *committer) reached(rev int64) {
 	for last := c.last.Load(); last < rev && !c.last.CompareAndSwap(last, rev); last = c.last.Load() {
 	}

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	compactRetain = 1000 // revisions that no client's compaction forgets
-	compactBatch  = 1000 // revisions compacted in a transaction: writers wait for it
+	compactRetain = 1000 // newest revisions that a client's compaction never removes
+	compactBatch  = 1000 // revisions in one transaction, for which writers wait
 )
 
-// Start makes the log ready. It does what kine's does, but for a fault of old that our files never had.
+// Start prepares the log. It does what kine's Start does, except for repairing an old fault that these files never had.
 func (l *eventLog) Start(ctx context.Context) error {
 	var rows int
 	if err := l.d.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM kine WHERE name = 'compact_rev_key'").Scan(&rows); err != nil {
 		return l.health.see(err)
 	}
-	if rows == 0 { // it holds how far the store was compacted
+	if rows == 0 { // the row with the compacted revision
 		if _, err := l.Append(ctx, &kineserver.Event{Create: true, KV: &kineserver.KeyValue{Key: sqlite.CompactRevKey}}); err != nil {
 			return err
 		}
@@ -40,14 +40,14 @@ func (l *eventLog) loadCompacted(ctx context.Context) error {
 	return l.health.see(err)
 }
 
-// CompactRevision is the one before which versions are forgotten.
+// CompactRevision returns the revision before which versions have been removed.
 func (l *eventLog) CompactRevision(context.Context) (int64, error) { return l.compacted.Load(), nil }
 
-// CompactRevision is the revision before which versions are forgotten. It makes a Store what the API server's storage
-// takes for its compactor, though it needs none: the Store compacts itself.
+// CompactRevision returns the revision before which versions have been removed. With this method, the API server's
+// storage accepts a Store as its compactor. The Store compacts itself.
 func (s *Store) CompactRevision() int64 { return s.engine.log.compacted.Load() }
 
-// Compact forgets versions that were superseded before a revision, but never the last compactRetain.
+// Compact removes versions that were replaced before a revision, but never the last compactRetain ones.
 func (l *eventLog) Compact(ctx context.Context, revision int64) (int64, error) {
 	last := l.last()
 	switch {
@@ -59,8 +59,8 @@ func (l *eventLog) Compact(ctx context.Context, revision int64) (int64, error) {
 	return last, l.compactTo(ctx, min(revision, last-compactRetain))
 }
 
-// compactTo forgets versions that were superseded before a revision, if there may be any, and gives their space back. The
-// revision has to be below the last, which tells the store how far it is.
+// compactTo removes versions that were replaced before a revision, if there may be any, and frees their space. The
+// revision must be lower than the last one, by which the store knows its current revision.
 func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	l.compacting.Lock()
 	defer l.compacting.Unlock()
@@ -69,8 +69,8 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 		return nil
 	}
 	l.idle.touch()
-	// First, so that nobody is served what lacks some of it: a read that finds nothing doesn't tell how far it was
-	// compacted.
+	// This comes first. Otherwise, a reader could get an incomplete list, because a read does not detect that rows are
+	// missing.
 	l.compacted.Store(revision)
 	defer func() { err = errors.Join(l.health.see(err), l.loadCompacted(context.WithoutCancel(ctx))) }()
 	for from < revision {
@@ -85,9 +85,9 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	return errors.Join(err, sqlite.Checkpoint(ctx, w.db))
 }
 
-// forgetHistory compacts a store that has just refused a write, and says whether the store may have space since: whether any
-// compaction has ended after that many. Deletions keep what they deleted until then, so that they fill a store first. A
-// compaction that is under way is waited for.
+// forgetHistory compacts a store that has just rejected a write. It reports whether the store may have free space now,
+// which is whether more than after compactions have completed. Deletions keep the deleted values until a compaction, so
+// that they fill a store at first. If a compaction is running, forgetHistory waits for it.
 func (l *eventLog) forgetHistory(after int64) bool {
 	revision := int64(0)
 	if l.d.committer.budget.refused.Load() {
@@ -106,7 +106,7 @@ func (l *eventLog) compactBatch(ctx context.Context, revision int64) error {
 		args []any
 	}{{sqlite.CompactSQL, []any{revision, revision}}, {sqlite.SetCompactedSQL, []any{revision}}} {
 		if _, err := tx.ExecContext(ctx, stmt.sql, stmt.args...); err != nil {
-			_ = tx.Rollback() // the first error is the one to tell
+			_ = tx.Rollback() // the first error is the one to return
 			return err
 		}
 	}

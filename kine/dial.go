@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// pipeBuffer is the memory of a connection, per direction.
+	// pipeBuffer is the memory of a connection, in each direction.
 	pipeBuffer = 64 << 10
-	// maxRequest is etcd's own limit of a request (1.5 MiB) and what gRPC adds to it.
+	// maxRequest is etcd's limit of a request (1.5 MiB), plus the overhead of gRPC.
 	maxRequest = 2 << 20
 )
 
-// dialer serves the bridge by gRPC over connections in memory, but for its watches. The server starts with the first
-// connection: most of an API server uses Store.Client and never needs it.
+// dialer serves the bridge, without watches, by gRPC over connections in memory. The server starts with the first
+// connection, because most of an API server uses Store.Client and never needs it.
 type dialer struct {
 	bridge *bridge
 
@@ -58,13 +58,13 @@ func (d *dialer) start() (*bufconn.Listener, error) {
 		etcdserverpb.RegisterKVServer(d.server, d.bridge)
 		etcdserverpb.RegisterLeaseServer(d.server, d.bridge)
 		etcdserverpb.RegisterMaintenanceServer(d.server, d.bridge)
-		// It ends with Stop, and has no error to tell then.
+		// It ends by Stop, and returns no error of interest.
 		safego.Go(&d.done, "serve the store", func() { _ = d.server.Serve(d.listener) }, nil)
 	}
 	return d.listener, nil
 }
 
-// recovering makes an error of a handler's panic: gRPC lets it end the process.
+// recovering turns a panic of a handler into an error, because gRPC would let it end the process.
 func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 	err = safego.Call("answer the API server", func() (err error) {
 		resp, err = handle(ctx, req)
@@ -73,7 +73,7 @@ func recovering(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle gr
 	return resp, err
 }
 
-// close ends every connection and waits for the calls on them.
+// close closes all connections, and waits for their calls.
 func (d *dialer) close() {
 	d.mu.Lock()
 	d.closed = true
@@ -85,14 +85,14 @@ func (d *dialer) close() {
 	d.done.Wait()
 }
 
-// DialContext connects to the store's etcd server in memory; network and address are ignored. It is for the parts of the
-// upstream API server that insist on dialing etcd themselves (the allocator of node ports): give it as the dialer of a
-// storagebackend.TransportConfig. It serves all that Client does, but for watches.
-// The connection is served until the Store is closed.
+// DialContext connects to the store's etcd server in memory. It ignores network and address. It is the dialer in a
+// storagebackend.TransportConfig, for those parts of the upstream API server that dial etcd themselves, such as the
+// allocator of node ports. The connection supports everything that Client does, except watches, and lasts until the
+// Store is closed.
 func (s *Store) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	conn, err := s.dialer.dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("dial store: %w", err) // without the path: tenants may get to read this
+		return nil, fmt.Errorf("dial store: %w", err) // without the path, because tenants may read the error
 	}
 	return conn, nil
 }

@@ -10,8 +10,8 @@ import (
 	kineserver "github.com/k3s-io/kine/pkg/server"
 )
 
-// dialect is how kine's log talks to the file: reads go to the embedded Generic's connections, which can't write, and
-// writes to the committer. Compactions go past it.
+// dialect connects kine's log to the file: reads use the connections of the embedded Generic, which can't write, and
+// writes use the committer. Compactions don't use it.
 type dialect struct {
 	*generic.Generic
 	committer *committer

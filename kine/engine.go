@@ -21,16 +21,16 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// engine is kine's parts, put together: connections, the log of changes, expiry of leases, and the backend over them.
+// engine combines kine's parts: connections, the log of changes, the expiry of leases, and the backend.
 //
-// kine's own assembly (drivers/sqlite.New) isn't used: its look for a table of long ago keeps a connection for good on
-// each open (this is why kine deadlocks on a pool of one), so that the file is never left clean; it ends the process when
-// a commit fails; and what it starts can't be waited for.
+// kine's own function for that (drivers/sqlite.New) isn't used. Its check for a legacy table keeps a connection at each
+// open, so that the file is never closed cleanly (for the same reason, kine deadlocks with a pool of one connection).
+// It ends the process when a commit fails, and nobody can wait for the goroutines that it starts.
 type engine struct {
 	health    *health
 	budget    *storeBudget
 	tidier    *tidier
-	writer    *sql.DB // of one connection
+	writer    *sql.DB // has one connection
 	readers   *sqlite.Readers
 	committer *committer
 	log       *eventLog
@@ -38,12 +38,12 @@ type engine struct {
 	expiry    *expiry
 	backend   *backend
 
-	ready bool // it has been started wholly
+	ready bool // start has completed
 	stop  context.CancelFunc
 	runs  sync.WaitGroup
 }
 
-// startEngine serves the store at path, which is there and was examined. ctx bounds the start.
+// startEngine serves the store at path, which must exist and be sound. ctx limits the start.
 func startEngine(ctx context.Context, path string, o Options, log klog.Logger) (*engine, error) {
 	quietKine()
 	e := &engine{health: newHealth(path, log), budget: &storeBudget{max: o.MaxBytes, path: path, log: log, account: o.Account, volume: o.Volume}}
@@ -55,7 +55,8 @@ func startEngine(ctx context.Context, path string, o Options, log klog.Logger) (
 
 func (e *engine) start(ctx context.Context, path string, o Options) (err error) {
 	e.writer = sqlite.OpenOne(path, sqlite.WriterParams)
-	// The log of a killed process goes into the file, and indexes that another kine left out are made.
+	// This moves the write-ahead log of a killed process into the file, and creates indexes that another version of
+	// kine did not.
 	for _, stmt := range append(sqlite.Schema, "PRAGMA wal_checkpoint(TRUNCATE)") {
 		if _, err := e.writer.ExecContext(ctx, stmt); err != nil {
 			return err
@@ -81,7 +82,7 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
 	idle := &idler{release: e.release}
 	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, sqlite.MaxReaders), maxList: listBytes, account: o.Account, run: runCtx,
-		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without what kine does in the background
+		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without kine's background work
 	e.tidier.log = e.log
 	e.hub = hub.New(runCtx, last, e.log.changes, e.log.last)
 	context.AfterFunc(e.health.bad, e.hub.Close)
@@ -106,7 +107,7 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 	return ctx.Err()
 }
 
-// run starts what logstructured.Start would, but so that it can be waited for.
+// run does what logstructured.Start does, in a way that callers can wait for.
 func (e *engine) run(ctx context.Context) error {
 	if err := e.log.Start(ctx); err != nil {
 		return err
@@ -119,13 +120,14 @@ func (e *engine) run(ctx context.Context) error {
 	return e.expiry.start(ctx)
 }
 
-// release lets go of the connections, and with them of SQLite's memory. The last one leaves a file without a log.
+// release closes the connections and so frees SQLite's memory. When the last one is closed, the file has no write-ahead
+// log.
 func (e *engine) release() {
 	if e.backend.enterQuietly() != nil {
 		return
 	}
 	defer e.backend.calls.Done()
-	// Here, as SQLite would do it while it closes the last connection, but say nothing if the disk fails it.
+	// SQLite does this when it closes the last connection, but without reporting an error of the disk.
 	if err := sqlite.Checkpoint(context.Background(), e.writer); err != nil {
 		_ = e.health.see(err)
 		return
@@ -135,7 +137,7 @@ func (e *engine) release() {
 	sqlite.FreeOSMemory()
 }
 
-// close ends what start has started, however far it came, from the clients down to the file.
+// close ends everything that start has started, even if start failed, from the clients down to the file.
 func (e *engine) close() error {
 	if e.backend != nil {
 		e.backend.close()
@@ -166,9 +168,9 @@ func (e *engine) close() error {
 	return err
 }
 
-// quietKine keeps kine from writing to the process's standard error. It logs through logrus' global logger, and with an
-// error the whole request, which may be a tenant's secret; what matters is logged by health. The level is left alone if
-// somebody has set one.
+// quietKine keeps kine from writing to the process's standard error. It logs with logrus' global logger, and an error
+// contains the whole request, which may be a tenant's secret. health logs what matters. If another level has been set,
+// it is not changed.
 func quietKine() {
 	if logrus.GetLevel() == logrus.InfoLevel {
 		logrus.SetLevel(logrus.FatalLevel)

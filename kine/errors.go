@@ -5,12 +5,12 @@ package kine
 
 import "github.com/berth-dev/berth/kine/sqlite"
 
-// What Open can find wrong with a file. The errors returned wrap one of these with the path and what to do.
+// These are the errors of Open about a file. The errors that it returns wrap one of them, with the path and the remedy.
 var (
-	// ErrNotStore: the file is there, but no space's store.
+	// ErrNotStore means that the file is not the store of a space.
 	ErrNotStore = sqlite.ErrNotStore
-	// ErrDamaged: the file was a store; parts of it can't be trusted any more.
+	// ErrDamaged means that the file is a store, but parts of it are damaged.
 	ErrDamaged = sqlite.ErrDamaged
-	// ErrInUse: another process, or another Store of this one, has the file open.
+	// ErrInUse means that another process, or another Store of this process, has opened the file.
 	ErrInUse = sqlite.ErrInUse
 )

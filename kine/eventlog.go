@@ -18,36 +18,37 @@ import (
 	"github.com/berth-dev/berth/kine/hub"
 )
 
-// eventLog is kine's log of changes, made strict: kine's own takes a read that broke off for a short one, and reads the
-// revision of an empty list after the list, so that a key made in between is missed by a list and its watch.
+// eventLog is kine's log of changes with two corrections. kine's own treats an interrupted read as complete. It also
+// reads the revision of an empty list after the list, so that neither the list nor the watch that follows has a key
+// that was created in between.
 type eventLog struct {
 	*sqllog.SQLLog
 	d      *dialect
 	health *health
 	idle   *idler
-	// reading holds one for each reader that reads.
+	// reading has an element for each current reader.
 	reading chan struct{}
-	maxList int64           // bytes of keys and values that a list may have
-	account *bounds.Account // of what is read for nobody in particular
+	maxList int64           // maximum bytes of keys and values in a list
+	account *bounds.Account // counts what is read outside of requests
 	run     context.Context // ends with the store
 
 	compacting sync.Mutex
-	compacted  atomic.Int64 // before which versions are forgotten, or are about to be
-	// compactions is how many have freed space.
+	compacted  atomic.Int64 // before it, versions are removed or about to be
+	// compactions counts the compactions that have freed space.
 	compactions atomic.Int64
 }
 
 var _ logstructured.Log = (*eventLog)(nil)
 
-// last is the revision of the last write on disk.
+// last returns the revision of the last write on disk.
 func (l *eventLog) last() int64 { return l.d.committer.last.Load() }
 
-// CurrentRevision is that of the last write on disk.
+// CurrentRevision returns the revision of the last write on disk.
 func (l *eventLog) CurrentRevision(context.Context) (int64, error) {
 	return l.last(), nil
 }
 
-// List reads the newest version at a revision (0: now) of a key, or of those from key to end.
+// List reads the newest version, at a revision (0 means now), of a key, or of the keys from key to end.
 func (l *eventLog) List(ctx context.Context, key, end string, limit, revision int64, includeDeletes, keysOnly bool) (int64, kineserver.Events, error) {
 	leave, err := l.enterRead(ctx)
 	if err != nil {
@@ -71,8 +72,9 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 	return rev, events, err
 }
 
-// enterRead waits for a reader that is free, until ctx ends. What is read then is given a context that doesn't end: SQLite's
-// driver would start a goroutine for each row of a list to wait for it, which takes longer than to read the row.
+// enterRead waits for a free reader, until ctx ends. The reads that follow use a context without an end. Otherwise,
+// SQLite's driver would start a goroutine for each row of a list to wait for the context, which takes longer than
+// reading the row.
 func (l *eventLog) enterRead(ctx context.Context) (leave func(), err error) {
 	select {
 	case l.reading <- struct{}{}:
@@ -82,7 +84,7 @@ func (l *eventLog) enterRead(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// read returns the rows and the store's revision they were read at, or at least the one before.
+// read returns the rows and the store's revision at which they were read, or at least an earlier one.
 func (l *eventLog) read(
 	ctx context.Context, rows *sql.Rows, err error, before, revision int64, val, pages bool,
 ) (int64, kineserver.Events, error) {
@@ -97,7 +99,7 @@ func (l *eventLog) read(
 	}
 	noteCut(ctx, cut)
 	l.d.committer.reached(rev)
-	if len(events) == 0 { // rows bear the revisions that they were read at
+	if len(events) == 0 { // otherwise, the rows contain the revision at which they were read
 		rev, compacted = before, l.compacted.Load()
 	}
 	if revision > 0 && revision < compacted {
@@ -106,8 +108,8 @@ func (l *eventLog) read(
 	return rev, events, nil
 }
 
-// Count of a past revision returns that revision with it. kine returns the newest, which it then gives a list's first
-// page, so that the pages after show another moment than the first.
+// Count for a past revision returns that revision. kine returns the newest, which becomes the revision of a list's
+// first page, so that the following pages would be from another revision than the first.
 func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (int64, int64, error) {
 	leave, err := l.enterRead(ctx)
 	if err != nil {
@@ -122,13 +124,13 @@ func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (
 	return rev, n, l.health.see(err)
 }
 
-// maxAppends is how often a write is tried in a full store: others may take the space that was freed for it.
+// maxAppends is how often a write is tried in a full store. Other writes may use the space that was freed for it.
 const maxAppends = 10
 
 func (l *eventLog) Append(ctx context.Context, event *kineserver.Event) (int64, error) {
 	seen := l.compactions.Load()
 	rev, err := l.SQLLog.Append(ctx, event)
-	for tries := 1; tries < maxAppends && errors.Is(err, errNoSpace) && l.forgetHistory(seen); tries++ { // by the limit; a disk's error has another form here
+	for tries := 1; tries < maxAppends && errors.Is(err, errNoSpace) && l.forgetHistory(seen); tries++ { // errors of a full disk have another type here
 		seen = l.compactions.Load()
 		rev, err = l.SQLLog.Append(ctx, event)
 	}
@@ -146,8 +148,8 @@ func (l *eventLog) DbSize(context.Context) (int64, error) {
 	return l.d.committer.budget.used.Load(), nil
 }
 
-// failure carries an append's error past kine's backend, which takes any error for a lost race and answers "conflict":
-// on a full disk, clients would retry for ever.
+// failure passes an append's error through kine's backend. The backend treats any error as a lost race and responds
+// "conflict", so that clients would retry forever on a full disk.
 type failure struct{ err error }
 
 type failureKey struct{}
@@ -163,8 +165,8 @@ func noteFailure(ctx context.Context, err error) {
 	}
 }
 
-// readLimit is that of a list, whose bytes are those of the context's reservation. leave is called when it has been read:
-// without a reservation nobody says how long it is held.
+// readLimit returns the limit of a list. Its bytes count towards the reservation in the context. Without one, nobody
+// knows how long the list is in memory, so leave must be called when it has been read.
 func (l *eventLog) readLimit(ctx context.Context, pages bool) (limit readLimit, leave func()) {
 	limit = readLimit{most: l.maxList}
 	if pages {
@@ -173,9 +175,9 @@ func (l *eventLog) readLimit(ctx context.Context, pages bool) (limit readLimit, 
 	switch reservation := bounds.ReservationOf(ctx); {
 	case hub.FlowOf(ctx) != nil:
 		limit.page = hub.FlowBytes
-		limit.grow = func(int64) error { return nil } // the flow counts
+		limit.grow = func(int64) error { return nil } // the flow counts them
 	case reservation != nil:
-		limit.page = min(limit.page, reservation.Limit()/8) // so that it also finds a place decoded
+		limit.page = min(limit.page, reservation.Limit()/8) // so that the decoded list also fits
 		limit.grow = reservation.Grow
 	default:
 		var held int64

@@ -17,42 +17,42 @@ import (
 )
 
 const (
-	// expiryBatch is how many keys are deleted at once when their leases have run out; they share commits.
+	// expiryBatch is how many keys with expired leases are deleted at once. They share commits.
 	expiryBatch = 64
 	// expiryRetry is the pause after keys could not be deleted.
 	expiryRetry = 5 * time.Second
 
-	// dueSQL finds keys whose lease has run out, after a lease and a revision up to which they have been dealt with.
+	// dueSQL finds keys with expired leases, after the lease and the revision that were processed last.
 	dueSQL = `SELECT id, name, lease FROM kine
 		WHERE lease > 0 AND lease <= ? AND (lease, id) > (?, ?) ORDER BY lease, id LIMIT ?`
-	// nextSQL finds the next lease of a key that is there, in its newest version.
+	// nextSQL finds the next lease of an existing key, in its newest version.
 	nextSQL = `SELECT lease FROM kine AS k
 		WHERE lease > 0 AND (lease, id) > (?, ?) AND deleted = 0
 			AND NOT EXISTS (SELECT 1 FROM kine WHERE name = k.name AND id > k.id)
 		ORDER BY lease LIMIT 1`
 )
 
-// expiry deletes keys when their leases run out. It keeps nothing in memory but when the next one does: what leases there
-// are is in the file, with an index. A store whose keys don't expire pays nothing for it.
+// expiry deletes keys when their leases expire. In memory, it has only the time of the next one. The leases are in the
+// file, with an index. A store without leases has no cost.
 type expiry struct {
 	clock  clock.WithDelayedExecution
-	db     *sql.DB // for reading
+	db     *sql.DB // for reads
 	health *health
 	delete func(ctx context.Context, key string, revision int64) error
-	enter  func() error // lets a round begin, or says that the store is closed
+	enter  func() error // admits a round, or returns an error if the store is closed
 	leave  func()
 
 	mu        sync.Mutex
 	timer     clock.Timer
-	next      int64 // when the timer fires; 0: never
+	next      int64 // when the timer fires; 0 means never
 	running   bool
-	wanted    int64 // the earliest lease that came while a round ran; 0: none
+	wanted    int64 // the earliest lease that was set during a round; 0 means none
 	stopped   bool
-	doneLease int64 // leases up to this one, and of it keys up to
-	doneRev   int64 // this revision, have been dealt with
+	doneLease int64 // the last processed lease
+	doneRev   int64 // the last processed revision of a key with this lease
 }
 
-// start looks for the first lease.
+// start finds the first lease.
 func (e *expiry) start(ctx context.Context) error {
 	next, err := e.find(ctx)
 	if err == nil && next > 0 {
@@ -61,7 +61,7 @@ func (e *expiry) start(ctx context.Context) error {
 	return err
 }
 
-// find returns when the next lease runs out; 0 is never.
+// find returns when the next lease expires; 0 means never.
 func (e *expiry) find(ctx context.Context) (next int64, err error) {
 	e.mu.Lock()
 	lease, rev := e.doneLease, e.doneRev
@@ -73,7 +73,7 @@ func (e *expiry) find(ctx context.Context) (next int64, err error) {
 	return next, e.health.see(err)
 }
 
-// set sees to it that there is a round when a lease runs out.
+// set makes sure that a round runs when a lease expires.
 func (e *expiry) set(lease int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,7 +82,7 @@ func (e *expiry) set(lease int64) {
 		return
 	case e.running:
 		if e.wanted == 0 || lease < e.wanted {
-			e.wanted = lease // the round may have looked for the next one already
+			e.wanted = lease // the round may already have read the next lease
 		}
 		return
 	}
@@ -97,7 +97,7 @@ func (e *expiry) arm(after time.Duration) {
 	e.timer = e.clock.AfterFunc(max(after, 0), func() { safego.Run("delete what has expired", e.round, nil) })
 }
 
-// round deletes what is due.
+// round deletes the keys that have expired.
 func (e *expiry) round() {
 	if e.enter() != nil {
 		return
@@ -175,7 +175,7 @@ func (e *expiry) due() (due []dueKey, err error) {
 	return due, nil
 }
 
-// stop lets no further round begin; one that runs ends by what it calls.
+// stop prevents further rounds. A running one ends because its calls fail.
 func (e *expiry) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -185,8 +185,8 @@ func (e *expiry) stop() {
 	}
 }
 
-// NextExpiry returns when the next key's lease runs out, such as an event's. ok is false if there is none. A store that
-// is closed deletes nothing: open it then, and it deletes what is due.
+// NextExpiry returns when the lease of the next key, such as an event, expires; ok is false if there is none. A closed
+// store deletes nothing. When it is opened after that time, it deletes the key.
 func (s *Store) NextExpiry(ctx context.Context) (t time.Time, ok bool, err error) {
 	b := s.engine.backend
 	if err := b.enter(); err != nil {

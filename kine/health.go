@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// What an etcd client gets to see. A tenant may read these words, so they tell nothing of the machine.
+// These are the errors that an etcd client gets. A tenant may read them, so they reveal nothing about the machine.
 var (
 	errListTooLarge = status.Errorf(codes.ResourceExhausted, "etcdserver: a list holds more than %d MiB, ask for it in pages", listBytes>>20)
 	errClosed       = rpctypes.ErrGRPCStopped
@@ -30,14 +30,14 @@ var (
 	errUnconfirmed  = status.Error(codes.Unavailable, "etcdserver: the disk of the space's store fails to confirm writes")
 )
 
-// health is whether the store may be served. Once it may not, it stays so until the store is opened again.
+// health records whether the store may be served. After a fatal error, it may not until it is opened again.
 type health struct {
 	path string
 	log  klog.Logger
-	// bad ends when the store goes bad.
+	// bad is canceled by a fatal error.
 	bad    context.Context
 	cancel context.CancelFunc
-	full   atomic.Bool // the last write met a full disk
+	full   atomic.Bool // the last write failed because the disk was full
 
 	mu    sync.Mutex
 	cause error // for the owner and the log
@@ -50,7 +50,7 @@ func newHealth(path string, log klog.Logger) *health {
 	return h
 }
 
-// see takes note of an error, if there is one, and returns what the client is to see of it.
+// see records an error, if there is one, and returns the error for the client.
 func (h *health) see(err error) error {
 	var e sqlite3.Error
 	switch {
@@ -68,8 +68,8 @@ func (h *health) see(err error) error {
 	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
 		return h.fail(sqlite.AsDamage(err), errOutOfOrder)
 	case e.ExtendedCode == sqlite3.ErrIoErrFsync, e.ExtendedCode == sqlite3.ErrIoErrDirFsync:
-		// After an fsync that failed, the kernel may take the next one for done without having written what the first
-		// was for. Only reading the file anew tells what is there.
+		// After a failed fsync, the kernel may report the next one as successful without having written the data. Only
+		// reading the file again shows what it contains.
 		return h.fail(fmt.Errorf("%w; check the disk, then open the store again", err), errUnconfirmed)
 	}
 	h.log.Error(err, "Could not read or write the store", "path", h.path)
@@ -79,7 +79,7 @@ func (h *health) see(err error) error {
 	return err
 }
 
-// written takes note of a write that succeeded.
+// written records a successful write.
 func (h *health) written() {
 	if h.full.Load() && h.full.Swap(false) {
 		h.log.Info("Disk has free space again; the store accepts writes", "path", h.path)
@@ -97,7 +97,7 @@ func (h *health) fail(cause, shown error) error {
 	return h.shown
 }
 
-// check returns why the store may not be served: for its owner, and for clients.
+// check returns why the store may not be served: one error for its owner, and one for clients.
 func (h *health) check() (cause, shown error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

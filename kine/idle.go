@@ -11,12 +11,12 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// idleAfter is how long a store is left alone until it lets go of its connections. To open them again takes the next
-// call a millisecond or two.
+// idleAfter is how long a store must be unused until its connections are closed. Opening them again adds a millisecond
+// or two to the next call.
 const idleAfter = 15 * time.Second
 
-// idler calls release once a store has been left alone for a while. A store that stays idle is not looked at again: its
-// timer is set by the first call that follows.
+// idler calls release when a store has not been used for a while. While the store stays idle, no timer runs; the next
+// call sets it.
 type idler struct {
 	release func()
 
@@ -28,7 +28,7 @@ type idler struct {
 	stopped bool
 }
 
-// touch takes note of a call.
+// touch records a call.
 func (i *idler) touch() {
 	if !i.used.Load() {
 		i.used.Store(true)

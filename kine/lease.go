@@ -18,16 +18,16 @@ const maxTTL = 9_000_000_000
 
 var errLease = status.Error(codes.Unimplemented, "etcdserver: a lease can't be renewed, revoked or looked at")
 
-// leases grants leases. One is nothing but the second at which it runs out, which is its id and is kept with each key, so
-// that it holds when the store is closed, and opened again later. (kine keeps how long, and begins anew with each start.)
-// The API server grants leases for what may be forgotten after a while, such as events, and does nothing else with them.
+// leases grants leases. The ID of a lease is the second at which it expires. Each key contains it, so that it stays
+// valid while the store is closed and after it is opened again. (kine stores the duration, which begins again with each
+// start.) The API server grants leases for temporary objects such as events, and uses no other operations of leases.
 type leases struct{ clock clock.PassiveClock }
 
 var _ clientv3.Lease = leases{}
 
 func (l leases) Grant(_ context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
 	ttl = min(max(ttl, 1), maxTTL)
-	// No lease is shorter than asked for: the second has begun.
+	// Round up, so that no lease is shorter than requested.
 	return &clientv3.LeaseGrantResponse{
 		ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: clientv3.LeaseID(l.clock.Now().Unix() + ttl + 1), TTL: ttl,
 	}, nil

@@ -12,18 +12,19 @@ import (
 	"github.com/berth-dev/berth/bounds"
 )
 
-// countSQL counts keys in a range that are there, from the index alone but for each key's newest row.
+// countSQL counts the existing keys in a range. It reads the index, and only the newest row of each key.
 const countSQL = `SELECT COUNT(*) - COUNT(CASE name WHEN '/registry/health' THEN 1 END) FROM
 	(SELECT MAX(id) AS newest FROM kine WHERE name >= ? AND name < ? GROUP BY name) AS listed
 	CROSS JOIN kine ON kine.id = listed.newest WHERE deleted = 0`
 
-// kind is objects whose number is bounded, by what their keys begin with.
+// kind is a set of objects whose number is limited, by the prefix of their keys.
 type kind struct {
 	prefix   string
 	quantity bounds.Quantity
 }
 
-// kinds are all objects, and those of which each costs for each request of the space, or for each pod. The store's own keys are none.
+// kinds are all objects, and those whose number adds to the cost of each request or each pod of the space. The store's
+// own keys are not counted.
 var kinds = [...]kind{
 	{"/registry/", bounds.Objects},
 	{"/registry/clusterrolebindings/", bounds.ClusterRoleBindings},
@@ -36,10 +37,10 @@ var kinds = [...]kind{
 	{"/registry/deployments/", bounds.Deployments},
 }
 
-// numbers are one for each of kinds.
+// numbers has one count for each of kinds.
 type numbers [len(kinds)]int64
 
-// objects counts what a store holds, as it is committed. It is the committer's.
+// objects counts the objects in a store as they are committed. Only the committer uses it.
 type objects struct {
 	account *bounds.Account
 	count   numbers
@@ -48,7 +49,7 @@ type objects struct {
 func countObjects(ctx context.Context, q querier, a *bounds.Account) (objects, error) {
 	o := objects{account: a}
 	for i, k := range kinds {
-		end := strings.TrimSuffix(k.prefix, "/") + "0" // what comes after a slash
+		end := strings.TrimSuffix(k.prefix, "/") + "0" // the character after a slash
 		if err := q.QueryRowContext(ctx, countSQL, k.prefix, end).Scan(&o.count[i]); err != nil {
 			return o, err
 		}
@@ -57,7 +58,7 @@ func countObjects(ctx context.Context, q querier, a *bounds.Account) (objects, e
 	return o, nil
 }
 
-// admit adds what a row changes to what a commit does, or says that it may not be written to the store after that.
+// admit adds a row's changes to the counts of a commit, or returns an error if the store may have no more objects.
 func (o *objects) admit(r *row, more *numbers) error {
 	if r.key == kineserver.HealthKey || !r.deletes && !r.creates {
 		return nil

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// restoreJump is by how much a restored store's revision is ahead of its snapshot's, so that no revision stands for
-	// two things: the store that the snapshot was made of may have gone on. It is what etcd recommends for its
-	// --bump-revision, 1500 writes a second for a week.
+	// restoreJump is added to the revision of a restored store. The store from which the snapshot was taken may have
+	// continued, and no revision may have two meanings. The number is etcd's recommendation for --bump-revision: 1500
+	// writes a second for a week.
 	restoreJump = 1_000_000_000
-	// maxRevision is one that no store gets to by itself.
+	// maxRevision is a revision that no store reaches by itself.
 	maxRevision = 1 << 62
 
 	gapSQL = `INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease)
 		VALUES (?, 'gap-' || ?, 0, 1, 0, 0, 0)`
 )
 
-// Restore makes a store at path of a snapshot, which it leaves as it is. The objects are those of the snapshot. The
-// revision is far ahead of the snapshot's, and all up to there is compacted: clients that watch or page through the store
-// it once was are told so, and list anew, instead of taking what is here for what they know. ctx bounds it.
+// Restore creates a store at path from a snapshot, which it does not change. The store has the objects of the snapshot,
+// a revision far ahead of it, and all earlier revisions compacted. So clients that watched or paged through the
+// original store get an error and list again, instead of mixing two histories. ctx limits the whole call.
 //
-// It fails with ErrNotStore or ErrDamaged if the snapshot is no sound store, with os.ErrExist if there is something at
-// path, and with ErrInUse if somebody makes a store there; path is then as it was.
+// It fails with ErrNotStore or ErrDamaged if the snapshot is not a sound store, with os.ErrExist if path exists, and
+// with ErrInUse if somebody else creates a store there. In these cases, path is not changed.
 func Restore(ctx context.Context, snapshot, path string) error {
 	if err := restore(ctx, snapshot, path); err != nil {
 		return fmt.Errorf("restore snapshot %s to %s: %w", snapshot, path, err)
@@ -53,7 +53,7 @@ func restore(ctx context.Context, snapshot, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	if _, err := sqlite.Vacant(path); err != nil { // now that nobody else makes one
+	if _, err := sqlite.Vacant(path); err != nil { // check again, now that nobody else can create one
 		return err
 	}
 	if err := sqlite.VacantLog(path); err != nil {
@@ -84,7 +84,7 @@ func copySnapshot(ctx context.Context, from, to string) (err error) {
 	if n := sqlite.SizeOf(from + "-wal"); n > 0 {
 		return fmt.Errorf("%w: it has a log beside it, so it is a store that is open or was killed; make a snapshot of that", ErrNotStore)
 	}
-	if err := sqlite.ExamineHeader(from); err != nil { // before something large that is none is copied
+	if err := sqlite.ExamineHeader(from); err != nil { // before copying a large file that is not a store
 		return err
 	}
 	in, err := os.Open(from)
@@ -117,8 +117,8 @@ func (b *boundReader) Read(p []byte) (int, error) {
 	return b.r.Read(p)
 }
 
-// Advance makes the revision of the store at path, which nobody has open, jump as [Restore] does, and past one that
-// another store got to, whose place it is to take.
+// Advance increases the revision of the store at path as [Restore] does, and beyond that of another store which it
+// replaces. Nobody may have opened the store.
 func Advance(ctx context.Context, path string, past int64) error {
 	if err := advance(ctx, path, past); err != nil {
 		return fmt.Errorf("advance store %s: %w", path, err)
@@ -126,7 +126,7 @@ func Advance(ctx context.Context, path string, past int64) error {
 	return nil
 }
 
-// advance makes the revision of the store at path jump, past another one too, and everything before compacted.
+// advance increases the revision of the store at path, also beyond past, and marks everything before it as compacted.
 func advance(ctx context.Context, path string, past int64) error {
 	db := sqlite.OpenOne(path, sqlite.CreatorParams)
 	err := advanceIn(ctx, db, past)
@@ -147,7 +147,7 @@ func advanceIn(ctx context.Context, db *sql.DB, past int64) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing, after the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	var last int64
 	if err := tx.QueryRowContext(ctx, "SELECT MAX(COALESCE((SELECT MAX(id) FROM kine), 0), COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'kine'), 0))").Scan(&last); err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// Snapshot writes a copy of the store as it is at one moment to path, while the store serves. The directory must be
-// there, and nothing at path. The copy is made beside it, at path with ".new" appended, checked and synced, and only then
-// moved to path: what is there is whole. It is a store, without free pages, readable by its owner alone; see Restore.
-// Only one snapshot may be written to a path at a time.
+// Snapshot writes a consistent copy of the store to path, while the store serves. The directory must exist, and path
+// must not. The copy is written to path with the suffix ".new", checked, synced, and then renamed, so that a file at
+// path is always complete. It is a store without free pages, and only its owner can read it; see Restore. Only one
+// snapshot may be written to a path at a time.
 func (s *Store) Snapshot(ctx context.Context, path string) error {
 	b := s.engine.backend
 	err := b.enter()
@@ -42,10 +42,10 @@ func (e *engine) snapshot(ctx context.Context, store, path string) (err error) {
 			err = errors.Join(err, sqlite.RemoveAll(tmp))
 		}
 	}()
-	if err := sqlite.CreateFile(tmp); err != nil { // SQLite would let others read it
+	if err := sqlite.CreateFile(tmp); err != nil { // SQLite would create a file that others can read
 		return err
 	}
-	// The store's end ends this, too.
+	// Closing the store also ends the snapshot.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.backend.closing, cancel)()
@@ -53,7 +53,7 @@ func (e *engine) snapshot(ctx context.Context, store, path string) (err error) {
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", tmp); err != nil {
 		if damage := sqlite.AsDamage(err); errors.Is(damage, ErrDamaged) {
-			_ = e.health.see(damage) // what is served may be wrong, too
+			_ = e.health.see(damage) // the store itself may be damaged, too
 		}
 		return err
 	}

@@ -11,22 +11,21 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// Stats are figures of a store. They are cheap to get: nothing is read for them, and an idle store stays idle.
+// Stats are statistics of a store. Getting them reads nothing from the disk, and does not count as use.
 type Stats struct {
 	FileBytes int64 // of the SQLite file
 	WALBytes  int64 // of the write-ahead log beside it
-	UsedBytes int64 // of the file that are in use; the rest is reused
-	MaxBytes  int64 // of UsedBytes, beyond which writes are refused
-	Full      bool  // a write was refused because of that, and the store has not been below the limit since
+	UsedBytes int64 // of the file; the rest is free, and will be reused
+	MaxBytes  int64 // of UsedBytes; beyond it, writes are rejected
+	Full      bool  // a write was rejected, and the store has not been below its limit since
 
 	Revision          int64 // of the last write
-	CompactedRevision int64 // before which versions are forgotten
-	Writes            int64 // since the store was opened, those that failed included
+	CompactedRevision int64 // before it, versions have been removed
+	Writes            int64 // since the store was opened, including failed ones
 	Watches           int   // that are open
 }
 
-// Stats reads the store's figures. Its error tells when the store was found damaged and serves nothing any more; it is
-// ErrDamaged then.
+// Stats returns the store's statistics. If the store has been found damaged, the error is ErrDamaged.
 func (s *Store) Stats(context.Context) (Stats, error) {
 	e := s.engine
 	if err := e.backend.enterQuietly(); err != nil {
@@ -44,12 +43,12 @@ func (s *Store) Stats(context.Context) (Stats, error) {
 	}, nil
 }
 
-// Used returns how many bytes the store holds, and how many it may.
+// Used returns how many bytes the store contains, and its limit.
 func (s *Store) Used() (used, limit int64) {
 	return s.engine.budget.used.Load(), s.engine.budget.max
 }
 
-// Quiet returns for how long nothing has been written; nothing counts before the store was opened.
+// Quiet returns for how long nothing has been written since the store was opened.
 func (s *Store) Quiet() time.Duration {
 	c := s.engine.committer
 	return time.Since(c.began) - time.Duration(c.latest.Load())

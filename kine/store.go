@@ -23,30 +23,30 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// etcdVersion is what the API server sees when it looks for etcd's features.
+// etcdVersion is the version that the API server sees when it checks which features etcd has.
 const etcdVersion = "3.6.11"
 
-// Options say which store to open.
+// Options describe the store to open.
 type Options struct {
-	// Path of the SQLite file. It is made if it is missing, with its parent directory (0700); the file is made 0600.
-	// Beside it lie a lock, which stays, and while the store is open SQLite's write-ahead log.
+	// Path is the path of the SQLite file. If it is missing, it is created with mode 0600, and its directory with 0700.
+	// Beside it are a lock file, which stays, and SQLite's write-ahead log while the store is open.
 	Path string
-	// Name of the space, for logs.
+	// Name is the name of the space, for logs.
 	Name string
-	// MaxBytes is how much the store may hold, with its indexes and what isn't compacted yet: beyond it, writes fail with
-	// etcd's ErrNoSpace until something is deleted. 0 is DefaultMaxBytes. Disk space for twice as much may be needed for
-	// a while, as deletions are written, too.
+	// MaxBytes is the size limit of the store, including indexes and versions that are not compacted yet. Beyond it,
+	// writes fail with etcd's ErrNoSpace until objects are deleted. Zero means DefaultMaxBytes. The disk temporarily
+	// needs up to twice as much, because deletions are written, too.
 	MaxBytes int64
-	// Account is of the space whose store it is. It counts objects, bytes stored, and what is read for nobody's request.
+	// Account is the account of the space. It counts objects, stored bytes, and what is read outside of requests.
 	Account *bounds.Account
-	// Volume is the file system of the store. Default: the store grows until that is full.
+	// Volume is the file system of the store. If it is nil, the store may grow until the file system is full.
 	Volume *Volume
-	// History is how long versions that were superseded are kept at least, for clients that watch or page through them.
-	// The last 1000 are kept longer. A store that is nearly full keeps less. 0 is DefaultHistory.
+	// History is how long replaced versions are kept for clients that watch or page through them. The last 1000 are
+	// kept longer, and a store that is nearly full keeps fewer. Zero means DefaultHistory.
 	History time.Duration
 }
 
-// Store is an open store. Its methods may be called concurrently.
+// Store is an open store. It is safe for concurrent use.
 type Store struct {
 	path   string
 	lock   *os.File
@@ -56,9 +56,9 @@ type Store struct {
 	close  func() error
 }
 
-// Open opens the store of a space, or makes it. ctx bounds the opening only; the Store lives until Close.
-// It fails with ErrNotStore, ErrDamaged or ErrInUse, wrapped with the path and what to do, or with an error of the
-// system's; the file is then as it was. Logs go to ctx's klog logger.
+// Open opens the store of a space, or creates it. ctx limits only the opening; the Store is open until Close. Open
+// fails with ErrNotStore, ErrDamaged, or ErrInUse, wrapped with the path and the remedy, or with an error of the
+// system. In these cases, the file is not changed. The store logs to the klog logger of ctx.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Path == "" || strings.ContainsRune(o.Path, 0) {
 		return nil, fmt.Errorf("open store %q: a path is needed, without zero bytes", o.Path)
@@ -105,7 +105,7 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 	if s.engine, err = startEngine(ctx, path, o, log); err != nil {
 		return nil, err
 	}
-	// The interval is that of kine's watches, which aren't used.
+	// The interval is for kine's own watches, which aren't used.
 	b := &bridge{
 		KVServerBridge: kineserver.New(s.engine.backend, "http", 0, etcdVersion),
 		backend:        s.engine.backend,
@@ -117,7 +117,7 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 	return s, nil
 }
 
-// examineOrCreate leaves a sound store at path.
+// examineOrCreate checks the store at path, or creates it.
 func examineOrCreate(ctx context.Context, path string) error {
 	_, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -129,16 +129,16 @@ func examineOrCreate(ctx context.Context, path string) error {
 	return sqlite.Examine(ctx, path)
 }
 
-// Client is the store's etcd client. All calls return the same one, which lives as long as the Store: don't close it.
+// Client returns the store's etcd client. All calls return the same one, which the Store closes: don't close it.
 func (s *Store) Client() *kubernetes.Client { return s.client }
 
-// Close ends watches, waits for calls in flight, and leaves a file without a write-ahead log; its error wraps ErrDamaged if
-// the file turned out to be so. Calls of the client that come later fail. Further calls of Close wait for the first and
-// return its result.
+// Close ends watches, waits for current calls, and leaves a file without a write-ahead log. The error wraps ErrDamaged
+// if the file has been found damaged. Later calls of the client fail. Further calls of Close wait for the first one,
+// and return its result.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shutdown() error {
-	_ = s.client.Close() // reports only that its context has ended
+	_ = s.client.Close() // returns only that its context has ended
 	s.dialer.close()
 	err := errors.Join(sqlite.AsDamage(s.engine.close()), s.lock.Close())
 	if err != nil {
@@ -147,8 +147,8 @@ func (s *Store) shutdown() error {
 	return nil
 }
 
-// Lock keeps everybody from opening the store at path until what it returns is closed, for whoever moves the file. It
-// fails with ErrInUse if somebody has it open, or keeps it so.
+// Lock prevents that anybody opens the store at path, until the returned Closer is closed. It is for moving the file.
+// It fails with ErrInUse if the store is open or locked.
 func Lock(path string) (io.Closer, error) {
 	held, err := sqlite.Take(path)
 	if err != nil {

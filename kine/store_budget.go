@@ -15,15 +15,15 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// DefaultMaxBytes is the limit of a store that was given none.
+// DefaultMaxBytes is the default size limit of a store.
 const DefaultMaxBytes = 1 << 30
 
-// rowOverhead is about what a row takes beside its value and, three times, its key.
+// rowOverhead is about how many bytes a row takes in addition to its value and three times its key.
 const rowOverhead = 100
 
-// storeBudget is how much a store holds and may hold, in pages that are in use: what is deleted and compacted counts no
-// more, even before the file has shrunk. The limit may be passed by what one commit adds, and by deletions, which keep what
-// they delete until it is compacted.
+// storeBudget is the current size of a store, and its limit. The size is that of the pages in use: deleted and
+// compacted data no longer counts, even before the file shrinks. The size may exceed the limit by one commit, and by
+// deletions, which keep the deleted values until they are compacted.
 type storeBudget struct {
 	max     int64
 	path    string
@@ -33,23 +33,23 @@ type storeBudget struct {
 	pressed func() // called when the store is nearly full
 
 	used, free atomic.Int64
-	refused    atomic.Bool // a write, since the store was last below its limit
+	refused    atomic.Bool // a write was rejected since the store was last below its limit
 }
 
-// querier is a connection, or a transaction.
+// querier is a connection or a transaction.
 type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// pages reads how much of the file is in use, and how much is free.
+// pages returns how many bytes of the file are in use, and how many are free.
 func pages(ctx context.Context, q querier) (used, free int64, err error) {
 	err = q.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size, freelist_count * page_size
 		FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()`).Scan(&used, &free)
 	return used, free, err
 }
 
-// measure takes note of how much is in use, before anybody else has the database's only connection: a commit that ends
-// beside a compaction would set what it had measured before.
+// measure measures and records the size, before anybody else has the database's only connection. Otherwise, a commit
+// that ends at the same time as a compaction could record an older measurement.
 func (b *storeBudget) measure(ctx context.Context, db *sql.DB) (used, free int64, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *storeBudget) measure(ctx context.Context, db *sql.DB) (used, free int64
 	return used, free, err
 }
 
-// set takes note of a measurement. The caller has the database's only connection.
+// set records a measurement. The caller must have the database's only connection.
 func (b *storeBudget) set(used, free int64) {
 	b.used.Store(used)
 	b.account.Set(bounds.StoreBytes, used)
@@ -75,8 +75,8 @@ func (b *storeBudget) set(used, free int64) {
 	}
 }
 
-// admit says whether a row may be written to a store that will have grown by some bytes before, and by how much the row
-// lets it grow. Deletions may always be, and what compactions write.
+// admit reports whether a row may be written to a store that grows by grown bytes before that, and how much the row
+// adds. Deletions, and the writes of compactions, are always allowed.
 func (b *storeBudget) admit(r *row, grown int64) (size int64, ok bool) {
 	size = int64(3*len(r.key) + 2*len(r.value) + rowOverhead) // a later version keeps a copy of the value
 	within := b.used.Load()+grown+size <= b.max
@@ -84,7 +84,7 @@ func (b *storeBudget) admit(r *row, grown int64) (size int64, ok bool) {
 		return size, true
 	}
 	b.account.Refuse(bounds.StoreBytes)
-	if within { // it is the file system that is nearly full: a compaction would write to it first
+	if within { // the file system is nearly full, and a compaction would write to it first
 		return 0, false
 	}
 	if !b.refused.Swap(true) {
@@ -94,7 +94,7 @@ func (b *storeBudget) admit(r *row, grown int64) (size int64, ok bool) {
 	return 0, false
 }
 
-// frees says whether a write is one that a full store has to take.
+// frees reports whether even a full store must accept a write.
 func frees(key string, deletes bool) bool {
 	return deletes || key == sqlite.CompactRevKey || key == sqlite.CompactRevRow || key == kineserver.HealthKey
 }

@@ -14,21 +14,22 @@ import (
 )
 
 const (
-	// tidyPause lies between two compactions of a store that is nearly full.
+	// tidyPause is the pause between two compactions of a store that is nearly full.
 	tidyPause = time.Second
-	// vacuumPages is how many pages are given back at once. Writers wait that long, some milliseconds.
+	// vacuumPages is how many pages are freed at once. Writers wait for that, some milliseconds.
 	vacuumPages = 256
-	// leaveTime is how long a store that is being closed may take for its compaction. The rest is done another time.
+	// leaveTime limits the compaction of a store that is being closed. The rest is done later.
 	leaveTime = time.Second
-	// keptFree is how much of a file may be free, besides an eighth of it: what is free is reused without asking the disk.
+	// keptFree is how much of a file may stay free, in addition to an eighth of it, to be reused without allocating on
+	// the disk.
 	keptFree = 1 << 20
 )
 
-// DefaultHistory is how long what was superseded is kept: as long as by an API server's own compactions.
+// DefaultHistory is how long replaced versions are kept: as long as with an API server's own compactions.
 const DefaultHistory = 5 * time.Minute
 
-// tidier compacts the store: what is older than its history, and more if it is nearly full. It does nothing, and wakes
-// nobody, while nothing is written. (The API server's compactor writes every five minutes that it was there.)
+// tidier compacts the store: versions that are older than its history, and more if it is nearly full. While nothing is
+// written, it does nothing. (The API server's compactor would write every five minutes.)
 type tidier struct {
 	ctx     context.Context
 	log     *eventLog
@@ -44,10 +45,10 @@ type tidier struct {
 	timer *time.Timer
 	armed bool
 	aged  bool  // the timer has fired
-	mark  int64 // the last revision when it fired before
+	mark  int64 // the last revision when it fired before that
 }
 
-// written sees to it that what was written is compacted in time.
+// written schedules the compaction of what was written.
 func (t *tidier) written() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +70,7 @@ func (t *tidier) age() {
 	t.wake()
 }
 
-// wake sees to it that the store is compacted soon, if there is a reason. It doesn't wait for it.
+// wake starts a compaction if there is a reason. It does not wait for it.
 func (t *tidier) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,13 +105,14 @@ func (t *tidier) next() bool {
 func (t *tidier) tidy() error {
 	err := t.log.compactTo(t.ctx, t.target())
 	if t.log.last() > t.log.compacted.Load()+compactRetain && t.ctx.Err() == nil {
-		t.written() // there is more, once it is old enough
+		t.written() // more can be compacted later
 	}
 	return err
 }
 
-// target is the revision up to which the store may be compacted now. A store that is full keeps no history at all: who
-// watches or pages through it lists anew. The last revision stays, as it tells the store how far it is.
+// target returns the revision up to which the store may be compacted now. A full store keeps no history: clients that
+// watch or page through it have to list again. The last revision stays, because by it the store knows its current
+// revision.
 func (t *tidier) target() int64 {
 	last, used := t.log.last(), t.budget.used.Load()
 	t.mu.Lock()
@@ -128,7 +130,7 @@ func (t *tidier) target() int64 {
 	return min(target, last-compactRetain)
 }
 
-// stop ends the compaction that runs; its context must have ended. There is none after.
+// stop waits for a running compaction, and prevents further ones. Its context must have been canceled.
 func (t *tidier) stop() {
 	t.mu.Lock()
 	t.stopped = true
@@ -139,7 +141,8 @@ func (t *tidier) stop() {
 	t.runs.Wait()
 }
 
-// leave compacts a store that is about to be closed: one that is never open for long would never be.
+// leave compacts a store that is about to be closed. Otherwise, a store that is never open for long would never be
+// compacted.
 func (t *tidier) leave() {
 	target := t.log.last() - compactRetain
 	if _, bad := t.log.health.check(); bad != nil || target-t.log.compacted.Load() < compactRetain {
@@ -152,7 +155,7 @@ func (t *tidier) leave() {
 	}
 }
 
-// vacuum gives free pages back to the disk, a few at a time.
+// vacuum returns free pages to the disk, a few at a time.
 func vacuum(ctx context.Context, db *sql.DB, budget *storeBudget) error {
 	for {
 		used, free, err := budget.measure(ctx, db)
@@ -162,7 +165,7 @@ func vacuum(ctx context.Context, db *sql.DB, budget *storeBudget) error {
 		if free <= keptFree+used/8 {
 			return nil
 		}
-		// It takes a step for each page.
+		// SQLite frees a page at each step of the query.
 		rows, err := db.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
 		if err != nil {
 			return err
@@ -177,7 +180,7 @@ func vacuum(ctx context.Context, db *sql.DB, budget *storeBudget) error {
 			return err
 		}
 		if _, left, err := pages(ctx, db); err != nil || left >= free {
-			return err // a file of kine's own can't shrink
+			return err // a file that kine itself created can't shrink
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// volumeReserve is how much of a file system is kept free, or a tenth of it if that is less.
+	// volumeReserve is how much of a file system is kept free: this, or a tenth of it if that is less.
 	volumeReserve = 512 << 20
-	// smallStore is one that may grow on any file system: it is not what fills it.
+	// smallStore is the size up to which a store may always grow, because it is not what fills the file system.
 	smallStore = 16 << 20
 )
 
-// Volume is the file system that the stores of a process share. When it is nearly full, the largest stores grow no more,
-// so that the rest lasts for the others: the less is free, the smaller are those that still may. It is safe for
-// concurrent use.
+// Volume is the file system of the stores of a process. When it is nearly full, the largest stores may no longer grow,
+// so that the rest remains for the others. The less is free, the smaller are the stores that may still grow. It is safe
+// for concurrent use.
 type Volume struct {
 	stat func() (free, size int64, err error)
 
@@ -26,7 +26,7 @@ type Volume struct {
 	stores map[*storeBudget]struct{}
 }
 
-// NewVolume returns the file system that dir is on.
+// NewVolume returns the file system of dir.
 func NewVolume(dir string) *Volume {
 	return newVolume(func() (free, size int64, err error) {
 		var s unix.Statfs_t
@@ -57,8 +57,9 @@ func (v *Volume) remove(b *storeBudget) {
 	}
 }
 
-// mayGrow says whether a store may, by a key that it creates or by one that it has. A file system that can't be asked stops
-// nobody. Updates go on into most of the reserve: most deletions begin as one, of deletionTimestamp or finalizers.
+// mayGrow reports whether a store may grow, by a key that it creates or updates. If the file system's free space is
+// unknown, all stores may. Updates may use most of the reserve, because most deletions begin with an update of
+// deletionTimestamp or finalizers.
 func (v *Volume) mayGrow(b *storeBudget, creates bool) bool {
 	if v == nil || b.used.Load() <= smallStore {
 		return true

@@ -13,17 +13,18 @@ import (
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
-// watcher is an etcd client's watches, fed by the hub. It differs from etcd's in what no client of a space's store needs:
-// a response always holds all events of its revisions, whether or not it may be fragmented; values from before are told
-// even if nobody asked; progress is told to every watch that was made with WithProgressNotify, not to those of one stream.
+// watcher implements the watches of an etcd client with the hub. It differs from etcd only in ways that no client of a
+// space's store depends on: a response always contains all events of its revisions, even if it could be fragmented;
+// events always contain previous values; and progress is reported to all watches with WithProgressNotify, not only to
+// those of one stream.
 type watcher struct{ backend *backend }
 
 var _ clientv3.Watcher = watcher{}
 
-// Watch returns at once. The channel is closed when ctx ends, the store closes or serves nothing any more, or after a
-// response that says that the changes asked for are compacted.
+// Watch returns at once. The channel is closed when ctx ends, when the store is closed or damaged, or after a response
+// that the requested changes have been compacted.
 func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	// etcd's client shows a watch's options to its own requests only.
+	// etcd's client does not export the options of a watch, so they are read from an operation.
 	op := clientv3.OpGet(key, opts...)
 	set := reflect.ValueOf(op)
 	watch := &hub.Watch{
@@ -46,7 +47,7 @@ func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	return watch.Out
 }
 
-// RequestProgress returns at once; the answer comes when all that was written before the request has been told.
+// RequestProgress returns at once. The response follows when all earlier writes have been delivered.
 func (w watcher) RequestProgress(context.Context) error {
 	if err := w.backend.enter(); err != nil {
 		return err

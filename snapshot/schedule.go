@@ -44,7 +44,7 @@ func (k *Keeper) resume(ctx context.Context) {
 		}
 		infos, err := bucket.List(ctx, "")
 		if err != nil {
-			k.config.Logger.Error(err, "Could not look for earlier snapshots; those of all spaces are due")
+			k.config.Logger.Error(err, "Could not list earlier snapshots; Berth takes new ones of all spaces")
 		}
 		newest := map[string]time.Time{}
 		for _, info := range infos { // the newest first

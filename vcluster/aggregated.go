@@ -23,13 +23,12 @@ import (
 	"github.com/berth-dev/berth/vcluster/requests"
 )
 
-// frontProxyName is who a space's API server is to the servers that extend it, as
-// kubeadm has it.
+// frontProxyName is the name by which a space's API server authenticates to the servers that extend it, as with
+// kubeadm.
 const frontProxyName = "front-proxy-client"
 
-// publishFrontProxy has upstream tell the servers that extend the API, by the
-// ConfigMap kube-system/extension-apiserver-authentication, whom to believe when
-// it says who asks. The API server itself believes nobody (A6).
+// publishFrontProxy makes upstream publish, in the ConfigMap kube-system/extension-apiserver-authentication, whose user
+// headers extension servers may trust. The API server itself trusts no such headers (A6).
 func publishFrontProxy(published *clusterauthenticationtrust.ClusterAuthenticationInfo, ca *pki.CA) {
 	published.RequestHeaderCA = credentials.ClientCA{CA: ca}
 	published.RequestHeaderAllowedNames = headerrequest.StaticStringSlice{frontProxyName}
@@ -39,8 +38,8 @@ func publishFrontProxy(published *clusterauthenticationtrust.ClusterAuthenticati
 	published.RequestHeaderExtraHeaderPrefixes = headerrequest.StaticStringSlice{"X-Remote-Extra-"}
 }
 
-// aggregateBy takes the API services that pods serve from upstream's aggregator,
-// which then reaches nothing, and is told of nothing that they offer.
+// aggregateBy replaces upstream's aggregator for API services that pods serve. Upstream's then connects to nothing, and
+// gets no data from them.
 func aggregateBy(c *aggregatorapiserver.Config, cost *requests.DiscoveryCost) *aggregation.Services {
 	services := &aggregation.Services{}
 	c.ExtraConfig.ProxyTransport.DialContext = podaccess.RefuseDial
@@ -53,7 +52,7 @@ func aggregateBy(c *aggregatorapiserver.Config, cost *requests.DiscoveryCost) *a
 	return services
 }
 
-// aggregationOf is what of a built server the API services that pods serve need.
+// aggregationOf returns what the API services that pods serve need of a built server.
 func aggregationOf(
 	server *aggregatorapiserver.APIAggregator, loopback *rest.Config, factory informers.SharedInformerFactory, discovery aggregated.ResourceManager,
 ) (aggregation.Config, error) {
@@ -68,7 +67,7 @@ func aggregationOf(
 		Client:      client,
 		Discovery:   discovery.WithSource(aggregated.AggregatorSource),
 	}
-	// The server starts those that are asked for before it runs.
+	// The server starts the informers that are requested before it runs.
 	c.Services.Informer()
 	c.Slices.Informer()
 	return c, nil

@@ -12,16 +12,14 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 )
 
-// apiEndpoints keeps the endpoints of the Service default/kubernetes, upstream's
-// way, but of the address by which the space's pods reach the API: the service's
-// own. What is behind it is the host's (N1). Where pods don't reach the API,
-// there are none, and those of earlier days lose the address.
+// apiEndpoints maintains the endpoints of the Service default/kubernetes like upstream, but with the service's own
+// address, at which the space's pods reach the API. What is behind it belongs to the host (N1). If pods don't reach the
+// API, there are no endpoints, and old ones are removed.
 type apiEndpoints struct {
 	reconcilers.EndpointReconciler
 	address net.IP
 	served  bool
-	// quiet tells for how long nothing has been written. An idle space is not
-	// read every ten seconds.
+	// quiet returns for how long nothing has been written, so that an idle space is not read every ten seconds.
 	quiet func() time.Duration
 	last  time.Time
 }
@@ -33,8 +31,7 @@ func newAPIEndpoints(client kubernetes.Interface, address net.IP, served bool, q
 	}
 }
 
-// ReconcileEndpoints is called by one goroutine, time and again, once the API is
-// ready.
+// ReconcileEndpoints is called periodically by one goroutine when the API is ready.
 func (e *apiEndpoints) ReconcileEndpoints(service string, _ net.IP, ports []corev1.EndpointPort, _ bool) (err error) {
 	began := time.Now()
 	if e.quiet() > began.Sub(e.last) {
@@ -51,6 +48,6 @@ func (e *apiEndpoints) ReconcileEndpoints(service string, _ net.IP, ports []core
 	return err
 }
 
-// RemoveEndpoints is called before each start, and at each stop: the endpoints
-// stay, as a space that sleeps is woken by who calls.
+// RemoveEndpoints is called before each start and at each stop. It does nothing, because a request to the endpoints of
+// a sleeping space wakes it.
 func (*apiEndpoints) RemoveEndpoints(string, net.IP, []corev1.EndpointPort) error { return nil }

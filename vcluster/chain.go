@@ -36,20 +36,20 @@ import (
 	"github.com/berth-dev/berth/vcluster/storage"
 )
 
-// chain is an API server that is built and not yet run: the aggregator, which
-// delegates to the core, which delegates to API extensions.
+// chain is a built API server that does not run yet: the aggregator, which delegates to the core, which delegates to
+// API extensions.
 type chain struct {
 	server    *aggregatorapiserver.APIAggregator
 	crds      *watchedCRDs
 	own       *registries
 	documents *openapi.SpaceDocuments
-	// aggregated are the APIs that pods serve, by aggregation.
+	// aggregated are the APIs that pods serve by aggregation.
 	aggregated  *aggregation.Services
 	aggregation aggregation.Config
 	informers   *ownedInformers
 	admission   *gate.Latch
 	definitions *invalid.CustomResources
-	// space is what the shared handlers need of this one.
+	// space is what the shared handlers need to know about this space.
 	space *builtin.Space
 }
 
@@ -64,7 +64,7 @@ func newChain(
 	dial := c.Dial
 	if c.Pods != nil {
 		dial = podaccess.Dialer{Pods: c.Pods, List: factory.Core().V1().Pods().Lister()}.DialContext
-		// Services are then reached by their endpoints: a pod can be dialled, a cluster IP can't.
+		// Services are reached by their endpoints, because pods can be dialed, and cluster IPs can't.
 		o.EnableAggregatorRouting = true
 	}
 	validations := requests.NewValidations()
@@ -92,7 +92,7 @@ func newChain(
 		return nil, err
 	}
 
-	// The shared ones are served, by all servers of the chain.
+	// All servers of the chain serve the shared documents.
 	generic.SkipOpenAPIInstallation = true
 	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
@@ -115,8 +115,8 @@ func newChain(
 	cost := &requests.DiscoveryCost{}
 	aggregated := aggregateBy(aggregator, cost)
 	aggregator.GenericConfig.RESTOptionsGetter = store.Getter(aggregator.GenericConfig.RESTOptionsGetter)
-	// Upstream keeps the last server's storage, for metrics, in a package
-	// variable. A stopped space must not live on there.
+	// For metrics, upstream keeps the storage of the last server in a package variable, which would keep a stopped
+	// space in memory.
 	etcdmetrics.SetStorageMonitorGetter(func() ([]etcdmetrics.Monitor, error) { return nil, nil })
 
 	shared, err := builtinAPI()
@@ -164,7 +164,7 @@ func newChain(
 	return built, nil
 }
 
-// handler serves the whole API.
+// handler returns the handler of the whole API.
 func (c *chain) handler() http.Handler {
 	next := requests.EndStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,8 +172,8 @@ func (c *chain) handler() http.Handler {
 	})
 }
 
-// assemble is upstream's CreateServerChain, but that the built-in APIs are
-// shared, and with an eye on CRDs.
+// assemble is upstream's CreateServerChain, with shared built-in APIs, and with a wrapper that observes the informer of
+// CRDs.
 func assemble(
 	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
 	shared *sharedAPI, config Config, quiet func() time.Duration,

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// ClientKubeconfig is [ControlPlane.ClientKubeconfig] of a control plane that
-// need not run, or never did: of c, it reads Name, Dir, Endpoint and ServingCA.
+// ClientKubeconfig is [ControlPlane.ClientKubeconfig] for a control plane that does not run, and may never have run. It
+// reads Name, Dir, Endpoint, and ServingCA of c.
 func ClientKubeconfig(c Config, user string, groups []string) ([]byte, error) {
 	ca, err := credentials.OpenCA(c.Dir, c.Name, clock.RealClock{})
 	if err != nil {

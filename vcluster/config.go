@@ -27,98 +27,90 @@ import (
 const (
 	defaultServiceCIDR = "10.96.0.0/16"
 
-	// minServiceCIDRBits is the least number of host bits of a service range.
-	// Upstream ends the process when a range holds fewer than eight addresses.
+	// minServiceCIDRBits is the minimum number of host bits of a service range. Upstream ends the process if a range
+	// has fewer than eight addresses.
 	minServiceCIDRBits = 3
 )
 
-// Config says what one control plane is.
+// Config configures one control plane.
 type Config struct {
-	// Name is the space's name, a DNS label. It names log lines, the store, the
-	// CA and the kubeconfigs' cluster.
+	// Name is the name of the space, a DNS label. It is used in log lines, the store, the CA, and kubeconfigs.
 	Name string
-	// Dir holds the control plane's state: store.db and pki/. It is created
-	// with mode 0700 if absent.
+	// Dir is the directory of the control plane's state: store.db and pki/. If it does not exist, it is created with
+	// mode 0700.
 	Dir string
-	// Endpoint is the URL under which clients reach the API, such as
-	// https://127.0.0.1:7443/spaces/demo. It goes into kubeconfigs.
+	// Endpoint is the URL at which clients reach the API, such as https://127.0.0.1:7443/spaces/demo. It is written
+	// into kubeconfigs.
 	Endpoint string
-	// ServingCA is the PEM bundle that verifies Endpoint. It goes into
-	// kubeconfigs and into each namespace's ConfigMap kube-root-ca.crt.
+	// ServingCA is the PEM bundle that verifies Endpoint. It is written into kubeconfigs, and into the ConfigMap
+	// kube-root-ca.crt of each namespace.
 	ServingCA []byte
 	// ServiceCIDR is the range of ClusterIPs. Default 10.96.0.0/16.
 	ServiceCIDR string
 	// KubernetesServiceIP is the ClusterIP of the Service default/kubernetes.
 	// It must be inside ServiceCIDR. Default: the first address of the range.
 	KubernetesServiceIP net.IP
-	// KubernetesServiceServed says that pods reach the API at that address. The
-	// service then has endpoints, which say so.
+	// KubernetesServiceServed means that pods reach the API at that address, so that the service has endpoints.
 	KubernetesServiceServed bool
-	// Controllers names the upstream controllers to run, as in
-	// k8s.io/kubernetes/cmd/kube-controller-manager/names. See
-	// [SpaceControllers] and [HostControllers]. None if empty.
+	// Controllers are the names of the upstream controllers to run, as in
+	// k8s.io/kubernetes/cmd/kube-controller-manager/names. See [SpaceControllers] and [HostControllers]. If it is
+	// empty, none run.
 	Controllers []string
-	// ControllersQuiet is how long a controller that has nothing to do any more
-	// goes on, before it is stopped until it has. Default 15 seconds.
+	// ControllersQuiet is how long a controller without work keeps running before it is stopped until it has work.
+	// Default: 15 seconds.
 	ControllersQuiet time.Duration
-	// HiddenNodes says that pods run on nodes that are not in this API: the
-	// controllers then take any node that a pod names to exist.
+	// HiddenNodes means that the nodes of pods are not in this API. The controllers then assume that each node that a
+	// pod names exists.
 	HiddenNodes bool
-	// Admission lists plugins that join upstream's default chain, in this
-	// order, after upstream's mutating plugins and before ResourceQuota.
+	// Admission are plugins that are added to upstream's default chain, in this order, after upstream's mutating
+	// plugins and before ResourceQuota.
 	Admission []Admission
-	// Pods reaches pods where they run: for their logs, exec, attach and port
-	// forwarding, for the proxies of pods and services, for webhooks and for API
-	// services, which are then pods of services and nothing else. Default: all these
-	// are reached by Dial.
+	// Pods connects to pods where they run: for logs, exec, attach, and port forwarding; for the proxies of pods and
+	// services; and for webhooks and API services, which must then be pods of services. If it is nil, all of these use
+	// Dial.
 	Pods podaccess.Pods
-	// Usage tells what pods use. Default: there is no API metrics.k8s.io, as in a
-	// cluster without a metrics server.
+	// Usage returns what pods use. If it is nil, there is no API metrics.k8s.io, as in a cluster without a metrics
+	// server.
 	Usage podaccess.Usage
-	// Dial reaches what the API's objects name where there is no Pods. Tenants choose the addresses, so it must refuse
-	// what they must not reach. Default: nothing can be reached.
+	// Dial connects to addresses in the API's objects if Pods is nil. Tenants choose these addresses, so Dial must
+	// reject those that they may not reach. If it is nil, nothing can be reached.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Traces gets spans of what the API server does. Default: nothing does.
+	// Traces, if set, gets the spans of the API server.
 	Traces trace.TracerProvider
-	// Clock tells when certificates end. Default: the system clock.
+	// Clock decides when certificates expire. Default: the system clock.
 	Clock clock.PassiveClock
-	// StoreBytes is how much the control plane's objects may take, with what is
-	// kept of their earlier versions. Default: the account's limit, or without an
-	// account [kine.DefaultMaxBytes].
+	// StoreBytes is the size limit of the store, including earlier versions of objects. Default: the account's limit,
+	// or without an account [kine.DefaultMaxBytes].
 	StoreBytes int64
-	// Account counts and bounds what the space takes of the process. Default:
-	// nothing is bounded.
+	// Account counts and limits what the space uses of the process. If it is nil, nothing is limited.
 	Account *bounds.Account
-	// Volume is the file system of the stores of this process. Default: each
-	// grows until that is full.
+	// Volume is the file system of this process's stores. If it is nil, each store may grow until the file system is
+	// full.
 	Volume *kine.Volume
-	// Logger is given to whatever logs contextually. Default: klog's own.
+	// Logger is used for contextual logging. Default: klog's own.
 	Logger klog.Logger
 }
 
-// Admission is a plugin of Berth's own.
+// Admission is an admission plugin of Berth.
 type Admission struct {
-	// Name is the plugin's name, in the form upstream's have. It must differ
-	// from all of theirs.
+	// Name is the name of the plugin, in the form of upstream's names, and different from them.
 	Name string
-	// New makes the plugin. It is called once for each start, so a plugin may
-	// keep state of one run. A plugin may implement upstream's initializer
-	// interfaces (WantsExternalKubeInformerFactory and the like).
+	// New returns the plugin. It is called once for each start, so a plugin may have state of one run. A plugin may
+	// implement upstream's initializer interfaces (WantsExternalKubeInformerFactory and others).
 	New func() (admission.Interface, error)
 }
 
-// SpaceControllers returns the controllers of a space: what works on a tenant's
-// objects without nodes. Pods are run, and volumes bound, on the host.
+// SpaceControllers returns the controllers of a space: those that work without nodes. Pods run, and volumes are bound,
+// on the host.
 func SpaceControllers() []string { return controllers.ForSpaces() }
 
-// HostControllers returns the controllers of a cluster that has nodes of its
-// own, with one that binds volumes and without those that need a cloud, or give
-// nodes their addresses.
+// HostControllers returns the controllers of a cluster with its own nodes: including the one that binds volumes, and
+// without those that need a cloud or assign addresses to nodes.
 func HostControllers() []string { return controllers.ForHosts() }
 
-// complete checks c and returns it with defaults filled in.
+// complete validates c, and returns it with defaults.
 //
-// Values that upstream would end the process for are refused here.
+// It rejects values for which upstream would end the process.
 func (c Config) complete() (Config, error) {
 	if c.Name == "" {
 		return c, errors.New("name is empty")

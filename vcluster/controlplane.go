@@ -31,23 +31,22 @@ import (
 	"github.com/berth-dev/berth/vcluster/storage"
 )
 
-// readyPoll is how often a starting API server is asked whether it is ready.
+// readyPoll is the interval at which a starting API server is checked.
 const readyPoll = 20 * time.Millisecond
 
-// ControlPlane is a running control plane. Its methods may be called
-// concurrently.
+// ControlPlane is a running control plane. It is safe for concurrent use.
 type ControlPlane struct {
 	config      Config
 	credentials credentials.Set
 	client      *rest.Config
 	gate        *gate.Gate
 
-	// stopping ends what Berth itself runs in the background.
+	// stopping is canceled to end Berth's own background work.
 	stopping   context.Context
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
-	// Of these, the ones that were started are not nil.
+	// Those of the following that were started are not nil.
 	store       *storage.Store
 	chain       *chain
 	hooks       *hooks
@@ -56,13 +55,12 @@ type ControlPlane struct {
 
 	stopOnce sync.Once
 	done     chan struct{}
-	err      error // of a control plane that ended by itself
+	err      error // why the control plane ended by itself
 	stopErr  error
 }
 
-// Start starts a control plane and returns when its /readyz is ok and its
-// controllers run. ctx bounds the starting only. On error everything that was
-// started has been stopped.
+// Start starts a control plane, and returns when its /readyz is ok and its controllers run. ctx limits only the start.
+// On error, everything that was started has been stopped.
 func Start(ctx context.Context, c Config) (*ControlPlane, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -111,8 +109,8 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.gate.Open(credentials.ServeIssuer(p.config.Name, p.chain.handler()))
-	// Even if ctx has ended: work queues that are made with the server end only
-	// with a server that ran.
+	// This must run even if ctx has ended: the work queues that are created with the server end only with a server that
+	// ran.
 	p.run = runServer(p.chain.server)
 	client, err := kubernetes.NewForConfig(p.client)
 	if err != nil {
@@ -139,7 +137,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.watchServer()
-	// Again: it is about informers, too, and controllers add theirs.
+	// Check again, because it includes the informers that controllers have added.
 	return p.waitReady(ctx)
 }
 
@@ -161,7 +159,7 @@ func (p *ControlPlane) waitReady(ctx context.Context) error {
 		}
 		resp, err := client.Do(req)
 		if err != nil {
-			return false, nil // Not ready; the poll ends with ctx.
+			return false, nil // not ready; the poll ends with ctx
 		}
 		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
@@ -171,24 +169,20 @@ func (p *ControlPlane) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// Handler serves the whole API: authentication by client certificates of the
-// space's CA and by service-account tokens, RBAC, admission. A client
-// certificate is taken from the request's TLS state and verified here, so a
-// listener need only request one.
+// Handler returns the handler of the whole API: authentication by client certificates of the space's CA and by
+// service-account tokens, RBAC, and admission. Client certificates are read from the request's TLS state and verified
+// here, so a listener need only request them.
 func (p *ControlPlane) Handler() http.Handler { return p.gate }
 
-// Loopback returns a client configuration with all rights that calls the API
-// in process.
+// Loopback returns a configuration for clients in this process, with all rights.
 func (p *ControlPlane) Loopback() *rest.Config { return rest.CopyConfig(p.client) }
 
-// Informers returns the informers that the API server and its controllers
-// share. Callers may ask for further ones and then call Start; all live as long
-// as the control plane, whatever channel they are started with. Their objects
-// lack managed fields and must not be changed.
+// Informers returns the informers that the API server and its controllers share. Callers may request further ones and
+// then call Start. All run as long as the control plane, whatever channel they are started with. Their objects have no
+// managed fields, and must not be changed.
 func (p *ControlPlane) Informers() informers.SharedInformerFactory { return p.chain.informers }
 
-// ClientKubeconfig issues a client certificate for user in groups and returns
-// a kubeconfig that embeds it.
+// ClientKubeconfig issues a client certificate for a user with groups, and returns a kubeconfig with it.
 func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, error) {
 	pair, err := p.credentials.CA.Client(user, groups)
 	if err != nil {
@@ -197,25 +191,23 @@ func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, e
 	return pki.Kubeconfig(p.config.Name, p.config.Endpoint, p.config.ServingCA, user, pair)
 }
 
-// TokenKeyID is the ID of the key that signs service-account tokens, as in the header of a token.
+// TokenKeyID returns the ID of the key that signs service-account tokens, as in the header of a token.
 func (p *ControlPlane) TokenKeyID() string { return p.credentials.TokenKeys.SignerID() }
 
-// Snapshot writes a copy of the store, as it is at one moment, to path, where
-// nothing is.
+// Snapshot writes a consistent copy of the store to path, where no file may exist.
 func (p *ControlPlane) Snapshot(ctx context.Context, path string) error {
 	return p.store.Kine.Snapshot(ctx, path)
 }
 
-// StoreStats are figures of the control plane's store.
+// StoreStats returns statistics of the control plane's store.
 func (p *ControlPlane) StoreStats(ctx context.Context) (kine.Stats, error) {
 	return p.store.Kine.Stats(ctx)
 }
 
-// Done is closed when the control plane has ended, by Stop or by itself.
+// Done returns a channel that is closed when the control plane has ended, by Stop or by itself.
 func (p *ControlPlane) Done() <-chan struct{} { return p.done }
 
-// Err tells, once Done is closed, why the control plane ended by itself. It is
-// nil after Stop.
+// Err returns, once Done is closed, why the control plane ended by itself. It is nil after Stop.
 func (p *ControlPlane) Err() error {
 	select {
 	case <-p.done:
@@ -225,8 +217,7 @@ func (p *ControlPlane) Err() error {
 	}
 }
 
-// RunningControllers returns the names of the controllers that run now. Those
-// for which there is no work do not.
+// RunningControllers returns the names of the controllers that run now. Controllers without work don't run.
 func (p *ControlPlane) RunningControllers() []string {
 	if p.controllers == nil {
 		return nil

@@ -28,8 +28,8 @@ import (
 // kubernetesServicePort is the port of the Service default/kubernetes.
 const kubernetesServicePort = 443
 
-// newCore is upstream's New of c without the built-in APIs' handlers, which are
-// shared. Of the registries it makes only those that must be the space's own.
+// newCore is upstream's New of c, without the handlers of the built-in APIs, which are shared. It creates only those
+// registries that the space can't share.
 func newCore(
 	c controlplane.CompletedConfig, next genericapiserver.DelegationTarget, config Config, quiet func() time.Duration,
 ) (*genericapiserver.GenericAPIServer, *registries, error) {
@@ -78,14 +78,13 @@ func newCore(
 			return nil
 		}),
 		server.AddPostStartHook("start-kubernetes-service-cidr-controller", func(hook genericapiserver.PostStartHookContext) error {
-			cidr.Start(hook) // returns when the range is there, without which services get no address
+			cidr.Start(hook) // returns when the range exists, without which services get no address
 			return nil
 		}),
 	)
 }
 
-// registries are a space's own: see [builtin.Space]. Those of a group are made
-// when one is first used.
+// registries are those of one space: see [builtin.Space]. The registries of a group are created at their first use.
 type registries struct {
 	groups map[string]func() (map[schema.GroupVersionResource]rest.Storage, error)
 }
@@ -130,8 +129,7 @@ func (r *registries) get(resource schema.GroupVersionResource) (rest.Storage, er
 	return own[resource], nil
 }
 
-// destroy ends the allocators of addresses and ports, which are made whether or
-// not there is a service.
+// destroy ends the allocators of addresses and ports, which exist even without services.
 func (r *registries) destroy() {
 	if s, err := r.get(corev1.SchemeGroupVersion.WithResource("services")); err == nil {
 		s.Destroy()

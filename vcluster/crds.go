@@ -10,10 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchedCRDs tells when the controller that it is given to has found its
-// informer synced. That controller (crdregistration) waits for nothing else
-// before it lets another go on, which waits for that without end: a server
-// stopped before would leave it behind.
+// watchedCRDs reports when the controller that uses it has seen its informer synced. That controller (crdregistration)
+// waits only for that before it signals another, which waits for the signal without end. If a server stopped before
+// that, the other controller would never end.
 type watchedCRDs struct {
 	crdinformers.CustomResourceDefinitionInformer
 	once   sync.Once

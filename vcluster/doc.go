@@ -1,23 +1,18 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vcluster runs one space's control plane inside this process: an
-// upstream Kubernetes API server (core, API extensions and aggregator) on the
-// space's own store, with the space's own CA and
-// service-account keys, and a chosen set of upstream controllers.
+// Package vcluster runs one space's control plane in this process: an upstream Kubernetes API server (core, API
+// extensions, and aggregator) on the space's own store, with the space's own CA and service-account keys, and a
+// selected set of upstream controllers.
 //
-// It is called by shard, for spaces, and by host, for the embedded host
-// cluster. It opens no port: callers serve [ControlPlane.Handler], and use
-// [ControlPlane.Loopback] themselves. Many control planes live in one process;
-// what they share is process-wide in Kubernetes itself and set once, by package
-// process.
+// Package shard calls it for spaces, and package host for the embedded host cluster. It opens no port: callers serve
+// [ControlPlane.Handler], and use [ControlPlane.Loopback] themselves. Many control planes run in one process. What they
+// share is process-wide in Kubernetes itself, and package process sets it once.
 //
-// This package configures upstream's servers, chains them, starts them and stops
-// them. What they are given is in packages below: bootstrap, controllers,
-// credentials, loopback, openapi, plugins, podaccess, requests and storage, and
-// in what these call.
+// This package configures, chains, starts, and stops upstream's servers. The packages below contain what they need:
+// bootstrap, controllers, credentials, loopback, openapi, plugins, podaccess, requests, and storage, and the packages
+// that these call.
 //
-// It never looks at the shape of host objects, never reads flags, handles
-// signals or ends the process, and never shows a tenant this machine's name or
-// addresses.
+// It does not depend on the shape of host objects, reads no flags, handles no signals, does not end the process, and
+// never shows a tenant the name or the addresses of this machine.
 package vcluster

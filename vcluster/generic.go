@@ -30,7 +30,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/storage"
 )
 
-// commonConfig is what is the same in all control planes.
+// commonConfig returns the configuration that is the same for all control planes.
 func commonConfig(
 	run *genericoptions.ServerRunOptions, enabled *genericoptions.APIEnablementOptions,
 ) (*genericapiserver.Config, error) {
@@ -42,7 +42,7 @@ func commonConfig(
 	c.EffectiveVersion = reportedVersion{c.EffectiveVersion}
 	c.SecureServing = &genericapiserver.SecureServingInfo{Listener: newIdleListener(), DisableHTTP2: true}
 	c.DisabledPostStartHooks.Insert(replacedHooks...)
-	// What they serve is about the process, thus about every space in it.
+	// They are about the process, and therefore about all of its spaces.
 	c.EnableMetrics = false
 	if err := enabled.ApplyTo(c, c.MergedResourceConfig, legacyscheme.Scheme); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func commonConfig(
 	return c, nil
 }
 
-// genericConfig is what BuildGenericConfig of upstream's control plane returns,
-// assembled without a port, a certificate, a connection to etcd, or audit.
+// genericConfig returns what BuildGenericConfig of upstream's control plane returns, but without a port, a certificate,
+// a connection to etcd, and audit.
 func genericConfig(
 	ctx context.Context, o options.CompletedOptions, loopback *rest.Config, store *storage.Store, gate *gate.Gate,
 ) (*genericapiserver.Config, *ownedInformers, *serverstorage.DefaultStorageFactory, error) {

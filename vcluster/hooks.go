@@ -20,18 +20,16 @@ import (
 	"github.com/berth-dev/berth/vcluster/bootstrap"
 )
 
-// crdSyncedHook waits for the informer of CRDs, and fails when it is stopped
-// before. Failing ends the process.
+// crdSyncedHook waits for the informer of CRDs. If it is stopped before that, it fails, and the process ends.
 const crdSyncedHook = "crd-informer-synced"
 
-// replacedHooks are upstream's post-start hooks that can fail: a failing hook
-// ends the process, and with it every other space. All that they do here is
-// done by package bootstrap, where a failure is logged and tried again. Their first
-// try comes after a second, too, which is most of a start.
+// replacedHooks are upstream's post-start hooks that can fail. A failing hook ends the process, and with it all other
+// spaces. Package bootstrap does what they do; it logs errors and retries. They would also wait for a second before
+// their first attempt, which is most of a start.
 var replacedHooks = []string{
 	rbacrest.PostStartHookName,
 	schedulingrest.PostStartHookName,
-	// Fills in API priority and fairness, which is off.
+	// It initializes API priority and fairness, which is off.
 	flowcontrolrest.PostStartHookName,
 	crdSyncedHook,
 }
@@ -41,18 +39,18 @@ const (
 	hookPrefix    = "poststarthook/"
 	// crdsReadyHook finishes when CRDs are known and served.
 	crdsReadyHook = "start-apiextensions-controllers"
-	// crdsReadySignal is the signal until which upstream answers 503 rather
-	// than 404, closed by the hook crd-informer-synced.
+	// crdsReadySignal is the signal before which upstream responds with 503 instead of 404. The hook
+	// crd-informer-synced closes it.
 	crdsReadySignal = "CRDInformerHasNotSynced"
 
 	hookPoll = 10 * time.Millisecond
-	// hookTimeout is how long a stop waits for hooks to finish. The longest of
-	// upstream's gives up after a minute, but then only if the store fails.
+	// hookTimeout is how long a stop waits for hooks to finish. The longest of upstream's hooks fails after a minute,
+	// but only if the store fails.
 	hookTimeout = 15 * time.Second
 )
 
-// hooks adds Berth's post-start hooks to a server, and knows when all of the
-// server's, and what they set off, have finished.
+// hooks adds Berth's post-start hooks to a server, and knows when all hooks of the server, and what they started, have
+// finished.
 type hooks struct {
 	checks    []healthz.HealthChecker
 	crdReady  chan struct{}
@@ -86,7 +84,7 @@ func (h *hooks) add(c *genericapiserver.Config) error {
 	return nil
 }
 
-// watch must be called once the server is built and before it runs.
+// watch must be called after the server is built, and before it runs.
 func (h *hooks) watch(s *genericapiserver.GenericAPIServer, crds *watchedCRDs) {
 	h.crds = crds
 	s.MuxAndDiscoveryCompleteSignals()[crdsReadySignal] = h.crdReady
@@ -97,7 +95,7 @@ func (h *hooks) watch(s *genericapiserver.GenericAPIServer, crds *watchedCRDs) {
 	}
 }
 
-// waitAll returns when all hooks, and what they set off, may be stopped.
+// waitAll returns when all hooks, and what they started, may be stopped.
 func (h *hooks) waitAll(ctx context.Context) error {
 	if err := h.wait(ctx); err != nil {
 		return err
@@ -110,7 +108,7 @@ func (h *hooks) waitAll(ctx context.Context) error {
 	}
 }
 
-// wait returns when the named hooks have finished, or all if none is named.
+// wait returns when the named hooks have finished, or all hooks if none is named.
 func (h *hooks) wait(ctx context.Context, names ...string) error {
 	return wait.PollUntilContextCancel(ctx, hookPoll, true, func(context.Context) (bool, error) {
 		return len(h.pending(names...)) == 0, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/informer"
 )
 
-// ownedInformers are the informers that the API server and the syncer share for
-// as long as the control plane lives. Controllers have views of their own.
+// ownedInformers are the informers that the API server and the syncer share while the control plane runs. Controllers
+// have their own views of them.
 type ownedInformers struct {
 	*informer.View
 	pool *informer.Pool
@@ -24,5 +24,5 @@ func newInformers(client kubernetes.Interface, store *clientv3.Client, account *
 	return &ownedInformers{pool.View(), pool}
 }
 
-// stop ends all informers, the controllers' too, and waits for them.
+// stop stops all informers, including those of controllers, and waits for them.
 func (f *ownedInformers) stop() { f.pool.Stop() }

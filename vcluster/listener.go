@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// idleListener is a listener that nobody can reach. Upstream's server wants one
-// to serve on, and ends in order only if it has one; requests go to its handler
-// instead.
+// idleListener is a listener without connections. Upstream's server needs a listener, and stops cleanly only with one.
+// Requests use its handler directly.
 type idleListener struct {
 	closed chan struct{}
 	once   sync.Once
@@ -33,8 +32,7 @@ func (l *idleListener) Close() error {
 
 func (l *idleListener) Addr() net.Addr { return idleAddr{} }
 
-// idleAddr names no address of this machine: upstream derives what it
-// publishes from it (N1).
+// idleAddr has no address of this machine, because upstream publishes values that it derives from the address (N1).
 type idleAddr struct{}
 
 func (idleAddr) Network() string { return "none" }

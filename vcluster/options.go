@@ -27,13 +27,12 @@ import (
 	"github.com/berth-dev/berth/vcluster/storage"
 )
 
-// maxTokenLife is the longest that a service-account token lives that was requested: one that is asked for longer is
-// shortened. Those that pods mount are asked for an hour, and may live for this long, for clients that read a token
-// once; the syncer replaces them after some 50 minutes.
+// maxTokenLife is the maximum lifetime of requested service-account tokens; longer requests are shortened. Pods request
+// one hour for the tokens that they mount, but may get this, for clients that read a token only once. The syncer
+// replaces these tokens after about 50 minutes.
 const maxTokenLife = pki.MaxClientLifetime
 
-// newOptions returns the options of c's API server: upstream's defaults, but for
-// what follows.
+// newOptions returns the options of c's API server: upstream's defaults with the following changes.
 func newOptions(ctx context.Context, c Config, id credentials.Set, store *storage.Store) (options.CompletedOptions, error) {
 	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil {
@@ -53,31 +52,31 @@ func newOptions(ctx context.Context, c Config, id credentials.Set, store *storag
 	if err != nil {
 		return options.CompletedOptions{}, fmt.Errorf("complete API server options: %w", err)
 	}
-	// Set before, upstream would warn at each start that the tokens of pods may live longer, which they may not: see
-	// authenticate.
+	// If this were set earlier, upstream would warn at each start that the tokens of pods may live longer, which they
+	// may not: see authenticate.
 	completed.ServiceAccountTokenMaxExpiration = maxTokenLife
 	return completed, nil
 }
 
-// commonOptions are those that are the same for all API servers.
+// commonOptions returns the options that are the same for all API servers.
 func commonOptions() *options.ServerRunOptions {
 	o := options.NewServerRunOptions()
 	o.Admission.GenericAdmission.Plugins = plugins.New()
-	// Left alone, upstream looks at this machine's interfaces and name (N1).
+	// By default, upstream reads this machine's interfaces and name (N1).
 	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
 	o.GenericServerRunOptions.ExternalHost = "space.invalid"
 	o.GenericServerRunOptions.ShutdownDelayDuration = 0
-	// No port is bound, and no certificate made for it.
+	// No port is bound, and no certificate is created for it.
 	o.SecureServing.BindPort = 0
 	o.SecureServing.Listener = nil
 	o.EndpointReconcilerType = string(reconcilers.NoneEndpointReconcilerType)
-	// Process-wide, and the first wins. A space refuses by admission (M4).
+	// This is process-wide, and the first value is used. In a space, admission rejects privileged pods (M4).
 	o.AllowPrivileged = true
 	o.EnableLogsHandler = false
 
 	o.Features.EnableProfiling = false
 	o.Features.EnableContentionProfiling = false
-	// gateway.Limiter limits requests, across a process's spaces.
+	// gateway.Limiter limits requests, for all spaces of a process.
 	o.Features.EnablePriorityAndFairness = false
 
 	o.Etcd.EnableWatchCache = false
@@ -86,16 +85,15 @@ func commonOptions() *options.ServerRunOptions {
 	storage.Transport.TracerProvider = noop.NewTracerProvider()
 	// A store compacts itself.
 	storage.CompactionInterval = 0
-	// Polling for metrics that nobody scrapes would keep an idle space busy.
+	// Polling for metrics would keep an idle space busy, and nobody reads them.
 	storage.CountMetricPollPeriod = 0
 	storage.DBMetricPollInterval = 0
 	return o
 }
 
-// authenticate lets in client certificates of the space's CA, the
-// space's service-account tokens, and anonymous requests, which RBAC gives next
-// to nothing. Everything else that upstream offers is off, request headers
-// above all (A6).
+// authenticate accepts client certificates of the space's CA, the space's service-account tokens, and anonymous
+// requests, for which RBAC allows almost nothing. Everything else that upstream supports is off, above all request
+// headers (A6).
 func authenticate(o *options.ServerRunOptions, space string, id credentials.Set) {
 	a := kubeoptions.NewBuiltInAuthenticationOptions().
 		WithAnonymous().
@@ -103,24 +101,23 @@ func authenticate(o *options.ServerRunOptions, space string, id credentials.Set)
 		WithServiceAccounts().
 		WithRequestHeader() // upstream reads it even if it is off, which it is without a CA
 	a.ClientCert.CAContentProvider = credentials.ClientCA{CA: id.CA}
-	// The first issues; the others are accepted, and all are audiences of the API.
+	// The first one issues tokens. Tokens of the others are accepted, and all are audiences of the API.
 	a.ServiceAccounts.Issuers = []string{pki.Issuer(space), credentials.SharedIssuer}
 	a.ServiceAccounts.ExternalPublicKeysGetter = id.TokenKeys
 	a.ServiceAccounts.MaxExtendedExpiration = maxTokenLife
-	// Where the issuer is: pods that know its name and its CA find the keys by the same.
+	// The keys have the address of the issuer, so pods that know its name and CA can read them.
 	a.ServiceAccounts.JWKSURI = pki.Issuer(space) + serviceaccount.JWKSPath
 	o.Authentication = a
 	o.ServiceAccountSigningKeyFile = id.ServiceAccountKey
 }
 
-// admit adds Berth's plugins to upstream's, before ResourceQuota, which must
-// see only what the others let pass.
+// admit adds Berth's plugins to upstream's, before ResourceQuota, which must see only what the others accept.
 func admit(o *kubeoptions.AdmissionOptions, c Config) error {
 	g := o.GenericAdmission
 	known := g.Plugins.Registered()
 	names := make([]string, 0, len(c.Admission))
 	for _, a := range c.Admission {
-		// Upstream ends the process when a name is registered twice.
+		// Upstream ends the process if a name is registered twice.
 		if a.Name == "" || a.New == nil || slices.Contains(known, a.Name) || slices.Contains(names, a.Name) {
 			return fmt.Errorf("add admission plugin %q: it has no name, no constructor, or the name of another", a.Name)
 		}
@@ -128,7 +125,7 @@ func admit(o *kubeoptions.AdmissionOptions, c Config) error {
 		names = append(names, a.Name)
 	}
 	if c.HiddenNodes {
-		// They look at a pod's node when the pod is resized. The host does.
+		// These plugins read a pod's node when the pod is resized. The host checks that.
 		g.DisablePlugins = append(g.DisablePlugins, podresize.PluginName, nodedeclaredfeatures.PluginName)
 	}
 	order := slices.Clone(g.RecommendedPluginOrder)

@@ -10,10 +10,9 @@ import (
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 )
 
-// apiPriorities orders API groups, and versions in them, in discovery, as
-// kube-apiserver does: its own table (cmd/kube-apiserver/app/aggregator.go) is
-// not exported. A group version that lacks here has no APIService and can't be
-// discovered; a test compares.
+// apiPriorities orders API groups, and their versions, in discovery, like kube-apiserver, whose own table
+// (cmd/kube-apiserver/app/aggregator.go) is not exported. A group version that is missing here has no APIService and
+// can't be discovered; a test compares the tables.
 func apiPriorities() map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
 	p := controlplaneapiserver.DefaultGenericAPIServicePriorities()
 	maps.Copy(p, map[schema.GroupVersion]controlplaneapiserver.APIServicePriority{
@@ -27,7 +26,7 @@ func apiPriorities() map[schema.GroupVersion]controlplaneapiserver.APIServicePri
 		{Group: "scheduling.k8s.io", Version: "v1"}:   {Group: 16600, Version: 15},
 		{Group: "node.k8s.io", Version: "v1"}:         {Group: 16300, Version: 15},
 		{Group: "resource.k8s.io", Version: "v1"}:     {Group: 16200, Version: 21},
-		{Group: "metrics.k8s.io", Version: "v1beta1"}: {Group: 100, Version: 100}, // where it is offered; as metrics-server has it
+		{Group: "metrics.k8s.io", Version: "v1beta1"}: {Group: 100, Version: 100}, // if it is offered; as in metrics-server
 	})
 	return p
 }

@@ -15,12 +15,10 @@ import (
 // Quiet returns for how long nothing has been written to the control plane.
 func (p *ControlPlane) Quiet() time.Duration { return p.store.Kine.Quiet() }
 
-// NextTimer returns when the control plane next has something to do by itself,
-// though nobody asks it: a schedule, a time to live, a deadline. A time that has
-// passed means that it is being done. ok is false if there is no such time.
+// NextTimer returns when the control plane next has work of its own: a schedule, a time to live, or a deadline. A time
+// in the past means that the work is in progress. ok is false if there is none.
 //
-// It is for those who put the control plane to sleep, and reads all objects that
-// can have a timer.
+// It is called before the control plane is put to sleep. It reads all objects that can have a timer.
 func (p *ControlPlane) NextTimer(ctx context.Context) (t time.Time, ok bool, err error) {
 	t, ok, err = controllers.NextTimer(ctx, &registry.Reader{Client: p.store.Client.Client}, time.Now())
 	if err != nil {
@@ -36,8 +34,7 @@ func (p *ControlPlane) NextTimer(ctx context.Context) (t time.Time, ok bool, err
 	return t, ok, nil
 }
 
-// HasDaemonSets reports whether there is one, so that the control plane has work
-// when its nodes change.
+// HasDaemonSets reports whether there are DaemonSets, so that the control plane has work when its nodes change.
 func (p *ControlPlane) HasDaemonSets(ctx context.Context) (bool, error) {
 	found, err := controllers.HasDaemonSets(ctx, &registry.Reader{Client: p.store.Client.Client})
 	if err != nil {

@@ -24,18 +24,17 @@ import (
 	"github.com/berth-dev/berth/vcluster/storage"
 )
 
-// sharedAPI is what all control planes of the process serve with.
+// sharedAPI is what all control planes of the process share.
 type sharedAPI struct {
 	*builtin.API
 	documents *openapi.Documents
 }
 
-// builtinAPI is made by the first start of a control plane that can.
+// builtinAPI is created by the first control plane that succeeds.
 var builtinAPI = onceMade(newBuiltinAPI) //nolint:gochecknoglobals // Shared knowingly; does not change once made.
 
-// onceMade returns a function that returns what build does, and calls it again
-// only if it has failed: what a full disk or a busy machine did to one start
-// must not be done to all.
+// onceMade returns a function that returns the result of build. If build has failed, it is called again: a full disk or
+// a busy machine may make one start fail, and must not make all others fail.
 func onceMade[T any](build func() (*T, error)) func() (*T, error) {
 	var mu sync.Mutex
 	var made *T
@@ -58,8 +57,8 @@ func newBuiltinAPI() (*sharedAPI, error) {
 		return nil, err
 	}
 	openapi.DescribeTokens(generic)
-	generic.Authentication.APIAudiences = authenticator.Audiences{credentials.SharedIssuer} // never asked: each space has its own registry of tokens
-	// Upstream's allocator of ports wants a store to be there when it is made.
+	generic.Authentication.APIAudiences = authenticator.Audiences{credentials.SharedIssuer} // never used: each space has its own registry of tokens
+	// Upstream's allocator of ports needs a store when it is created.
 	scratch, err := openScratch()
 	if err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func newBuiltinAPI() (*sharedAPI, error) {
 	return &sharedAPI{API: api, documents: &openapi.Documents{Builtin: api.OpenAPI()}}, nil
 }
 
-// scratch is a store that is gone with its close.
+// scratch is a store that is deleted when it is closed.
 type scratch struct {
 	*storage.Store
 	dir string

@@ -12,13 +12,11 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// drainTimeout is how long a stop waits for requests in flight before it ends
-// them. Watches end at once.
+// drainTimeout is how long a stop waits for current requests before it ends them. Watches end at once.
 const drainTimeout = 3 * time.Second
 
-// Stop ends controllers, the API server and informers, in this order, and
-// closes the store. It returns when all have ended, or with an error when ctx
-// ends first; the stop goes on then. It may be called more than once.
+// Stop ends the controllers, the API server, and the informers, in this order, and closes the store. It returns when
+// all have ended, or with an error when ctx ends first; the stop continues then. It may be called more than once.
 func (p *ControlPlane) Stop(ctx context.Context) error {
 	p.shutdown()
 	select {
@@ -44,7 +42,7 @@ func (p *ControlPlane) watchServer() {
 	}, p.fail)
 }
 
-// fail begins to stop a control plane that can't go on.
+// fail starts to stop a control plane that can't continue.
 func (p *ControlPlane) fail(err error) {
 	p.stopOnce.Do(func() {
 		p.err = fmt.Errorf("control plane %s: %w", p.config.Name, err)
@@ -52,13 +50,13 @@ func (p *ControlPlane) fail(err error) {
 	})
 }
 
-// shutdown begins to stop what was started. It does not wait.
+// shutdown starts to stop what was started. It does not wait.
 func (p *ControlPlane) shutdown() {
 	p.stopOnce.Do(func() { go safego.Run("stop a control plane", p.unwind, nil) })
 }
 
-// unwind stops what was started, in this order. A step that panics fails the stop, and not the steps after it: what they
-// leave running would keep the store from being used again.
+// unwind stops what was started, in this order. If a step panics, the stop fails, but the following steps run, because
+// what they stop would keep the store in use.
 func (p *ControlPlane) unwind() {
 	defer close(p.done)
 	p.stop()
@@ -74,7 +72,7 @@ func (p *ControlPlane) unwind() {
 	}
 	if p.chain != nil {
 		step("drop OpenAPI documents", p.chain.documents.Close)
-		step("stop informers", p.chain.informers.stop) // while there is a server to answer them
+		step("stop informers", p.chain.informers.stop) // while the server can still answer their requests
 	}
 	step("end requests", func() { p.gate.Close(drainTimeout) })
 	p.background.Wait()
@@ -103,9 +101,8 @@ func (p *ControlPlane) stopServer() {
 	}
 }
 
-// waitHooks waits for the API server's post-start hooks. The server must not end
-// before them: some fail when they are interrupted, and upstream ends the
-// process when one fails.
+// waitHooks waits for the API server's post-start hooks. The server must not end before them: some fail when they are
+// interrupted, and upstream ends the process when one fails.
 func (p *ControlPlane) waitHooks() {
 	ctx, cancel := context.WithTimeout(context.Background(), hookTimeout)
 	defer cancel()

@@ -10,13 +10,12 @@ import (
 	"k8s.io/component-base/compatibility"
 )
 
-// KubernetesRelease is the version of k8s.io/kubernetes in go.mod, which control
-// planes say that they are; a test compares. The binary's build information would tell, but not in tests.
+// KubernetesRelease is the version of k8s.io/kubernetes in go.mod, which control planes report; a test compares them.
+// The build information of the binary has it, too, but not in tests.
 const KubernetesRelease = "v1.37.1"
 
-// reportedVersion is an effective version that names the Kubernetes release
-// this binary was built from. Upstream gets it from linker flags; without them
-// it says v0.0.0, which Helm charts with a kubeVersion refuse.
+// reportedVersion is an effective version with the Kubernetes release from which this binary was built. Upstream gets
+// it from linker flags. Without them, it reports v0.0.0, which Helm charts with a kubeVersion reject.
 type reportedVersion struct {
 	compatibility.EffectiveVersion
 }

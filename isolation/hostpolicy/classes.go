@@ -14,7 +14,7 @@ import (
 // their values an admin allows is for others to add.
 func Classes() []admissionv1.Validation {
 	return []admissionv1.Validation{
-		Refuse("a space's account may write only the space's own classes, whose names begin with its own", "[object, oldObject].all(o, o == null || "+
+		Refuse("a space's account may write only the space's own classes, whose names begin with the name of the space", "[object, oldObject].all(o, o == null || "+
 			"request.userInfo.username == 'system:serviceaccount:"+translate.HostNamespacePrefix+"' + o.metadata.?labels['"+translate.LabelSpace+"'].orValue('') + ':"+syncer.ServiceAccount+"' && "+
 			"o.metadata.name.startsWith(o.metadata.labels['"+translate.LabelSpace+"'] + '"+translate.ClusterSeparator+"'))"),
 	}

@@ -1,8 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hub hands the changes of a store to those who watch it: each change is read once for all of them, and a watch whose
-// client is slow reads again, on its own, what it has missed. What watches hold is bounded by a [Flow].
+// Package hub delivers the changes of a store to watches. It reads each change once for all of them. A watch with a
+// slow client reads what it has missed by itself. A [Flow] limits what a watch holds in memory.
 //
-// It is called by kine. It reads the store only by the function that it is given, and writes nothing.
+// kine calls it. It reads the store only with the function that it is given, and writes nothing.
 package hub

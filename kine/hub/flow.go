@@ -16,30 +16,31 @@ import (
 )
 
 const (
-	// FlowBytes is how much a watch with a flow is handed before its consumer takes some of it. It gets the rest from the
-	// log later, so that a client that reads nothing holds no more than this and one response.
+	// FlowBytes is how many bytes a watch with a flow gets before its consumer takes some of them. It gets the rest
+	// from the log later. So a client that reads nothing holds no more than this and one response.
 	FlowBytes = 512 << 10
-	// flowFactor is how much a byte of a change takes on its way: as it is stored, as it is decoded, and as it is encoded.
+	// flowFactor is how many bytes of memory one byte of a change takes: stored, decoded, and encoded.
 	flowFactor = 3
 	// flowRetry is the pause after the space's budget was used up.
 	flowRetry = 200 * time.Millisecond
 )
 
-// Flow is how much of a watch its consumer has not taken yet. The store hands the watch no more than that allows, and
-// the consumer says with Done what it took. It is found in the watch's context. It is safe for concurrent use.
+// Flow counts the bytes of a watch that its consumer has not taken yet, and limits them. The store delivers no more
+// than it allows, and the consumer reports with Done what it has taken. It is in the context of the watch. It is safe
+// for concurrent use.
 type Flow struct {
 	account *bounds.Account
-	// exceeded is called when the space's budget for watches does not allow what comes next, and again while it does not.
-	// It must not block.
+	// exceeded is called when the space's budget for watches does not allow the next change, and repeatedly while it
+	// does not. It must not block.
 	exceeded func()
 
 	mu      sync.Mutex
 	held    map[int64]change // by revision
 	bytes   int64
 	moved   chan struct{} // closed when something was taken; nil if nobody waits
-	refused bool          // by the account, the last time
-	wanted  int64         // size of what was refused
-	since   time.Time     // when its consumer last took something, or was first handed something since
+	refused bool          // by the account, at the last attempt
+	wanted  int64         // size of the last refused change
+	since   time.Time     // when the consumer last took something, or first got something after that
 	ended   bool
 }
 
@@ -48,7 +49,7 @@ func NewFlow(a *bounds.Account, exceeded func()) *Flow {
 	return &Flow{account: a, exceeded: exceeded}
 }
 
-// Held is how many bytes its consumer has not taken, and for how long it has taken none.
+// Held returns how many bytes the consumer has not taken, and for how long it has taken none.
 func (f *Flow) Held() (bytes int64, idle time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,15 +59,15 @@ func (f *Flow) Held() (bytes int64, idle time.Duration) {
 	return f.bytes, time.Since(f.since)
 }
 
-// Done notes that the consumer has taken the change of a revision, or needs it no more.
+// Done records that the consumer has taken the change of a revision, or does not need it.
 func (f *Flow) Done(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.done(revision)
 }
 
-// Skip notes that the object of a revision, as it is or as it was before, is not one that the consumer wants. What it wants
-// neither way it never takes.
+// Skip records that the consumer does not want the object of a revision, in its new or its previous version. If it
+// wants neither, it never takes the change.
 func (f *Flow) Skip(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +86,7 @@ func (f *Flow) done(revision int64) {
 	}
 }
 
-// End gives back all that was not taken.
+// End releases everything that was not taken.
 func (f *Flow) End() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,8 +104,8 @@ func (f *Flow) give(size int64) {
 	}
 }
 
-// take notes that changes are handed on, if they may be. The first that waits may pass the space's budget, of one flow at
-// a time: one that is larger than the budget could never be handed on otherwise.
+// take records that changes are delivered, and reports whether they may be. The first flow that waits may exceed the
+// space's budget, one flow at a time. Otherwise, a change that is larger than the budget could never be delivered.
 func (f *Flow) take(changes []change) bool {
 	if f == nil {
 		return true
@@ -116,7 +117,7 @@ func (f *Flow) take(changes []change) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.ended: // what is on its way still is of a watch that ends
+	case f.ended: // what is still being delivered belongs to a watch that ends
 		return true
 	case f.bytes > 0 && f.bytes+size > FlowBytes:
 		return false
@@ -142,8 +143,8 @@ func (f *Flow) take(changes []change) bool {
 	return true
 }
 
-// admits reports whether take may succeed, before what it is to be called with is read from the store. ready follows if
-// not.
+// admits reports whether take may succeed. It is called before the changes are read from the store. If it returns
+// false, ready must be called.
 func (f *Flow) admits() bool {
 	if f == nil || f.account.Used(bounds.WatchBytes) <= f.account.Limit(bounds.WatchBytes) {
 		return true
@@ -154,7 +155,7 @@ func (f *Flow) admits() bool {
 	return f.ended
 }
 
-// full says that what was refused would be refused again. The flow is locked.
+// full reports whether what was refused would be refused again. The flow must be locked.
 func (f *Flow) full() bool {
 	used := f.account.Used(bounds.WatchBytes)
 	if f.bytes > 0 {
@@ -163,8 +164,8 @@ func (f *Flow) full() bool {
 	return used > f.account.Limit(bounds.WatchBytes)
 }
 
-// ready returns when all was taken and the space's budget allows more, so that take may succeed, or when the context or the
-// watch has ended.
+// ready returns when everything was taken and the space's budget allows more, so that take may succeed, or when the
+// context or the watch has ended.
 func (f *Flow) ready(ctx context.Context, ended <-chan struct{}) {
 	if f == nil {
 		return
@@ -180,7 +181,7 @@ func (f *Flow) ready(ctx context.Context, ended <-chan struct{}) {
 		}
 		var again <-chan time.Time
 		if waits {
-			again = time.After(flowRetry) // others take what they have, or are ended meanwhile
+			again = time.After(flowRetry) // other flows take their changes or end in the meantime
 		}
 		if full {
 			f.exceeded()
@@ -201,10 +202,10 @@ func (f *Flow) ready(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// change is what a flow counts of one.
+// change is what a flow counts for one change.
 type change struct {
 	revision, size int64
-	objects        int // that its consumer looks at: an object that was updated, also as it was
+	objects        int // objects that the consumer looks at; for an update, the new and the previous one
 }
 
 func changesOf(events []*clientv3.Event) []change {
@@ -221,7 +222,7 @@ func changesOf(events []*clientv3.Event) []change {
 
 type flowKey struct{}
 
-// WithFlow returns a context for a watch, and for the lists that it begins with.
+// WithFlow returns a context for a watch, and for the lists with which it begins.
 func WithFlow(ctx context.Context, f *Flow) context.Context {
 	return context.WithValue(ctx, flowKey{}, f)
 }
@@ -232,17 +233,17 @@ func FlowOf(ctx context.Context) *Flow {
 	return f
 }
 
-// errFlow says that a list did not fit into its watch's budget. It is read again when it does.
+// errFlow means that a list did not fit into the budget of its watch. It is read again when it fits.
 var errFlow = errors.New("the space's budget for watches is used up")
 
-// Taken notes that a list is handed to a watch with a flow that begins with it, or returns errFlow. A list of one is not:
-// it asks for the store's revision.
+// Taken records that the list with which a watch begins is delivered to the flow, or returns errFlow. A list with a
+// limit of one is not recorded, because it only asks for the store's revision.
 func (f *Flow) Taken(events kineserver.Events, end string, limit int64) error {
 	if f == nil || end != "" && limit <= 2 { // kine asks for one more than its client
 		return nil
 	}
 	if end != "" && int64(len(events)) == limit {
-		events = events[:limit-1] // the last only says that there are more
+		events = events[:limit-1] // the last one only shows that there are more
 	}
 	changes := make([]change, 0, len(events))
 	for _, e := range events {
@@ -254,7 +255,7 @@ func (f *Flow) Taken(events kineserver.Events, end string, limit int64) error {
 	return nil
 }
 
-// ReadWhenReady reads a list, with a context that may have a flow, once that allows it.
+// ReadWhenReady reads a list when the flow in its context, if there is one, allows it.
 func ReadWhenReady[T any](ctx context.Context, ended <-chan struct{}, read func() (int64, T, error)) (int64, T, error) {
 	for f := FlowOf(ctx); ; {
 		f.ready(ctx, ended)

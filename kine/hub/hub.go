@@ -16,42 +16,43 @@ import (
 )
 
 const (
-	// FeedEvents is how many changes are read of the log at once for the watches, at most.
+	// FeedEvents is the maximum number of changes that are read from the log at once for all watches.
 	FeedEvents = 500
-	// FeedBytes is how large these are, at most.
+	// FeedBytes is their maximum size.
 	FeedBytes = 1 << 20
 	// feedRetry is the pause after changes could not be read.
 	feedRetry = time.Second
-	// progressInterval is how long a watch that wants to know how far it is may wait for it while others' keys change.
+	// progressInterval is how long a watch with progress notifications may wait for one while other keys change.
 	progressInterval = 5 * time.Second
-	// logReaders is how many watches read the log at once. The others wait: the store has few readers.
+	// logReaders is how many watches read the log at once. Others wait, because the store has few readers.
 	logReaders = 2
 )
 
-// changesFunc reads the changes after a revision of a key, or of those from key to end ("": all), oldest first. more
-// tells that it stopped at a bound. It fails with kineserver.ErrCompacted if some of them are forgotten.
+// changesFunc reads the changes after a revision of a key, or of the keys from key to end ("" means all), oldest first.
+// more means that it stopped at a limit. It fails with kineserver.ErrCompacted if some of the changes have been
+// compacted.
 type changesFunc func(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error)
 
-// Hub hands each change to the watches it is for. One goroutine reads what was committed, once for all watches, and only
-// when something was: a store where nothing is written costs nothing. (kine polls every second, takes three goroutines a
-// watch, and can tell a watch's client that it has seen a revision of which an event is still under way to it.)
+// Hub delivers each change to the watches that want it. One goroutine reads committed changes, once for all watches,
+// and only after a commit, so that an idle store has no cost. (kine polls every second, uses three goroutines for each
+// watch, and can report a revision to a client before it has delivered all events up to it.)
 type Hub struct {
 	changes changesFunc
-	last    func() int64    // the revision of the last write
-	ctx     context.Context // of what the watches read for themselves
-	runs    sync.WaitGroup  // the watches that do
-	readers chan struct{}   // holds one for each that reads
+	last    func() int64    // returns the revision of the last write
+	ctx     context.Context // for what the watches read by themselves
+	runs    sync.WaitGroup  // the watches that read by themselves
+	readers chan struct{}   // has an element for each watch that reads
 
 	mu       sync.Mutex
-	rev      int64 // up to which every change has been handed on
+	rev      int64 // all changes up to it have been delivered
 	watches  map[*Watch]struct{}
 	closed   bool
-	asked    int64       // the revision from which on progress is to be told to all; 0: none
-	progress *time.Timer // tells progress after changes of others' keys
+	asked    int64       // the revision from which on progress must be reported to all; 0 means none
+	progress *time.Timer // reports progress after changes of other keys
 	waiting  bool        // progress is set
 }
 
-// New makes a hub where everything up to rev has been handed on.
+// New returns a hub where all changes up to rev have been delivered.
 func New(ctx context.Context, rev int64, changes changesFunc, last func() int64) *Hub {
 	h := &Hub{ctx: ctx, rev: rev, changes: changes, last: last,
 		readers: make(chan struct{}, logReaders), watches: map[*Watch]struct{}{}}
@@ -60,7 +61,7 @@ func New(ctx context.Context, rev int64, changes changesFunc, last func() int64)
 	return h
 }
 
-// Run feeds the watches until the hub's context ends. wrote tells that there is something new.
+// Run delivers changes to the watches until the hub's context ends. wrote is signaled when there are new ones.
 func (h *Hub) Run(wrote <-chan struct{}) {
 	for {
 		select {
@@ -93,7 +94,8 @@ func (h *Hub) feed() error {
 	events, more, err := h.changes(h.ctx, "", "", from)
 	switch {
 	case errors.Is(err, kineserver.ErrCompacted):
-		// Nothing of it can be handed on. The watches, which find out by themselves, say so to their clients.
+		// No change of this batch can be delivered. The watches find that out by themselves, and report it to their
+		// clients.
 	case err != nil:
 		return err
 	case more:
@@ -115,8 +117,8 @@ func (h *Hub) feed() error {
 	return nil
 }
 
-// giveUp passes over the changes up to a revision, one of which has made the feed panic: it would do so each time. The
-// watches end as if these changes were compacted: their clients list anew, and find what the changes have led to.
+// giveUp skips the changes up to a revision, one of which made the delivery panic, because it would do so again. The
+// watches end as if these changes were compacted: their clients list again, and find the result of the changes.
 func (h *Hub) giveUp(last int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +131,7 @@ func (h *Hub) giveUp(last int64) {
 	h.moved()
 }
 
-// skip passes over what nobody watches.
+// skip skips changes if there are no watches.
 func (h *Hub) skip() (from int64, skipped bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +142,7 @@ func (h *Hub) skip() (from int64, skipped bool) {
 	return h.rev, true
 }
 
-// moved tells progress if it was asked for, or sees to it that it is told in a while. The hub is locked.
+// moved reports progress if it was requested, or schedules that. The hub must be locked.
 func (h *Hub) moved() {
 	if h.asked > 0 && h.rev >= h.asked {
 		h.asked = 0
@@ -158,7 +160,7 @@ func (h *Hub) moved() {
 	}
 }
 
-// AskProgress sees to it that each watch that wants it and has had everything so far is told so.
+// AskProgress makes the hub report progress to each watch that wants it and has all changes so far.
 func (h *Hub) AskProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,7 +171,7 @@ func (h *Hub) AskProgress() {
 	h.sendProgress()
 }
 
-// TellProgress tells the revision to watches that want to know it, unless they have had it.
+// TellProgress reports the revision to watches that want it and have not got it yet.
 func (h *Hub) TellProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,11 +196,11 @@ func (h *Hub) sendProgressTo(w *Watch) {
 	select {
 	case w.Out <- response(h.rev):
 		w.told = h.rev
-	default: // it has not taken yet what came before
+	default: // it has not taken the previous response yet
 	}
 }
 
-// Close ends all watches, and waits for what they run.
+// Close ends all watches, and waits for their goroutines.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -216,7 +218,7 @@ func (h *Hub) reached() int64 {
 	return h.rev
 }
 
-// Count returns how many watches there are.
+// Count returns the number of watches.
 func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

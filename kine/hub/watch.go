@@ -16,41 +16,41 @@ import (
 )
 
 const (
-	// watchBuffer is how many responses lie in a watch's channel until its client takes them.
+	// watchBuffer is how many responses a watch's channel holds until its client takes them.
 	watchBuffer = 4
-	// watchQueue is how many bytes a watch may have waiting in memory. What comes then is read from the log once the
-	// client has taken the rest.
+	// watchQueue is how many bytes of a watch may wait in memory. Further changes are read from the log after the
+	// client has taken these.
 	watchQueue = 1 << 20
 )
 
-// Watch is one client's wish to be told of changes. As long as its client takes what the hub hands it, it costs no
-// goroutine; one that lies behind, or begins in the past, has one that waits for the client and reads the log. A slow
-// client holds nobody up and misses nothing, until what it has not seen is compacted.
+// Watch is one client's watch. While its client keeps up, it needs no goroutine. A watch that falls behind, or begins
+// in the past, has a goroutine that waits for the client and reads the log. A slow client delays nobody, and misses
+// nothing until the changes are compacted.
 type Watch struct {
 	Key, End          string
-	From              int64 // the first revision wanted
+	From              int64 // the first revision that the client wants
 	NoPuts, NoDeletes bool
 	Progress          bool
-	Flow              *Flow // nil if its client is trusted to take what it is handed
+	Flow              *Flow // nil if the client is trusted to take everything
 	Out               chan clientv3.WatchResponse
 	ended             chan struct{}
 	leave             func() bool // stops waiting for the end of the client's context
 
-	// What follows is the hub's, locked.
-	told   int64 // the last revision that the client was told
-	busy   bool  // it has a goroutine, which owns out
+	// The hub's mutex guards the following fields.
+	told   int64 // the last revision that the client got
+	busy   bool  // it has a goroutine, which may close and send to Out
 	queue  []clientv3.WatchResponse
 	queued int
-	next   int64 // if not 0, changes from this revision on are to be read from the log
-	gone   int64 // if not 0, changes before this revision can't be had: the watch ends and says so
+	next   int64 // if not 0, changes from this revision on must be read from the log
+	gone   int64 // if not 0, changes before this revision are compacted, so that the watch ends with that error
 }
 
-// response is one at a revision.
+// response returns a response at a revision.
 func response(rev int64, events ...*clientv3.Event) clientv3.WatchResponse {
 	return clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: rev}, Events: events}
 }
 
-// Add starts a watch that ends with ctx. created says whether its client is to be told of that.
+// Add starts a watch that ends with ctx. created says whether its client gets a response for that.
 func (h *Hub) Add(ctx context.Context, w *Watch, created bool) {
 	w.Out, w.ended = make(chan clientv3.WatchResponse, watchBuffer), make(chan struct{})
 	h.mu.Lock()
@@ -79,10 +79,10 @@ func (h *Hub) Add(ctx context.Context, w *Watch, created bool) {
 	}
 }
 
-// hand gives a watch those of the changes that are for it. The hub is locked.
+// hand delivers to a watch those of the changes that it wants. The hub must be locked.
 func (h *Hub) hand(w *Watch, events []*clientv3.Event) {
 	if w.next > 0 || w.gone > 0 {
-		return // it finds them in the log, or in a new list
+		return // the watch reads them from the log, or lists again
 	}
 	events = w.wanted(events)
 	if len(events) == 0 {
@@ -107,7 +107,7 @@ func (h *Hub) hand(w *Watch, events []*clientv3.Event) {
 	h.runWatch(w)
 }
 
-// fallBehind makes a watch read the changes from a revision on from the log. The hub is locked.
+// fallBehind makes a watch read the changes from a revision on from the log. The hub must be locked.
 func (h *Hub) fallBehind(w *Watch, from int64) {
 	if w.next == 0 {
 		w.next = from
@@ -122,19 +122,19 @@ func (h *Hub) runWatch(w *Watch) {
 	}
 }
 
-// expire ends a watch after what waits for it, as if the changes that follow were compacted. The hub is locked.
+// expire ends a watch, after its waiting responses, as if the following changes were compacted. The hub must be locked.
 func (h *Hub) expire(w *Watch) {
 	w.gone = h.rev + 1
 	h.runWatch(w)
 }
 
-// abandon ends a watch whose goroutine has left off, by a panic. Its client must not watch again from where it was, and
-// meet the same.
+// abandon ends a watch after a panic of its goroutine. Its client must not continue from the same revision, where it
+// would panic again.
 func (h *Hub) abandon(w *Watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, on := h.watches[w]; !on {
-		close(w.Out) // it owned this
+		close(w.Out) // the goroutine would have closed it
 		return
 	}
 	w.busy = false
@@ -146,7 +146,7 @@ func (h *Hub) abandon(w *Watch) {
 	h.end(w)
 }
 
-// serve hands a watch's client what waits for it, until nothing does or the watch ends.
+// serve delivers waiting responses to a watch's client, until there are none or the watch ends.
 func (h *Hub) serve(w *Watch) {
 	for {
 		r, ok := h.pull(w)
@@ -160,8 +160,8 @@ func (h *Hub) serve(w *Watch) {
 	}
 }
 
-// pull returns what comes next for a watch. It returns false when nothing waits, and then the goroutine that called it
-// is no longer the watch's.
+// pull returns the next response for a watch. It returns false if there is none. The watch then no longer has a
+// goroutine, so the caller must return.
 func (h *Hub) pull(w *Watch) (clientv3.WatchResponse, bool) {
 	for {
 		h.mu.Lock()
@@ -197,7 +197,7 @@ func (h *Hub) pull(w *Watch) (clientv3.WatchResponse, bool) {
 	}
 }
 
-// readFor reads changes for a watch from the log, at most to a revision that the hub has reached.
+// readFor reads changes for a watch from the log, up to a revision that the hub has reached.
 func (h *Hub) readFor(w *Watch, from, to int64) (clientv3.WatchResponse, bool) {
 	w.Flow.ready(h.ctx, w.ended)
 	select {
@@ -226,7 +226,7 @@ func (h *Hub) readFor(w *Watch, from, to int64) (clientv3.WatchResponse, bool) {
 	defer h.mu.Unlock()
 	w.next = to + 1
 	if w.next > h.rev {
-		w.next = 0 // the hub hands it the rest
+		w.next = 0 // the hub delivers the rest
 	}
 	if len(events) == 0 {
 		return clientv3.WatchResponse{}, false
@@ -235,7 +235,7 @@ func (h *Hub) readFor(w *Watch, from, to int64) (clientv3.WatchResponse, bool) {
 	return response(w.told, events...), true
 }
 
-// readAs reads changes from the log for a watch that has one of the readers, which it gives back.
+// readAs reads changes from the log for a watch that has a reader, and releases the reader.
 func (h *Hub) readAs(w *Watch, from int64) ([]*clientv3.Event, bool, error) {
 	defer func() { <-h.readers }()
 	if !w.Flow.admits() {
@@ -244,8 +244,8 @@ func (h *Hub) readAs(w *Watch, from int64) ([]*clientv3.Event, bool, error) {
 	return h.changes(h.ctx, w.Key, w.End, from-1)
 }
 
-// fail ends a watch whose changes can't be read. If they are compacted its client is told so, and lists anew. Otherwise
-// it may watch again from where it is.
+// fail ends a watch whose changes can't be read. If they are compacted, its client gets that error, and lists again.
+// Otherwise, the client may continue from where it is.
 func (h *Hub) fail(w *Watch, err error) (clientv3.WatchResponse, bool) {
 	var compacted CompactedError
 	if !errors.As(err, &compacted) {
@@ -266,7 +266,7 @@ func (h *Hub) fail(w *Watch, err error) (clientv3.WatchResponse, bool) {
 	return clientv3.WatchResponse{}, false
 }
 
-// end ends a watch. The hub is locked.
+// end ends a watch. The hub must be locked.
 func (h *Hub) end(w *Watch) {
 	if _, on := h.watches[w]; !on {
 		return
@@ -279,7 +279,7 @@ func (h *Hub) end(w *Watch) {
 	}
 }
 
-// wanted returns those of the events that the watch is for.
+// wanted returns those of the events that the watch wants.
 func (w *Watch) wanted(events []*clientv3.Event) []*clientv3.Event {
 	var out []*clientv3.Event
 	for i, e := range events {
@@ -298,7 +298,7 @@ func (w *Watch) wanted(events []*clientv3.Event) []*clientv3.Event {
 	return out
 }
 
-// wants makes no string of the key: it is called for each watch with each event.
+// wants does not convert the key to a string, because it is called for each watch and each event.
 func (w *Watch) wants(e *clientv3.Event) bool {
 	switch {
 	case e.Kv.ModRevision < w.From,
@@ -311,7 +311,7 @@ func (w *Watch) wants(e *clientv3.Event) bool {
 	return string(e.Kv.Key) >= w.Key && string(e.Kv.Key) < w.End
 }
 
-// sizeOfEvents is about what events take in memory.
+// sizeOfEvents estimates how many bytes of memory events take.
 func sizeOfEvents(events []*clientv3.Event) int {
 	n := 0
 	for _, e := range events {
@@ -321,14 +321,14 @@ func sizeOfEvents(events []*clientv3.Event) int {
 }
 
 func sizeOfEvent(e *clientv3.Event) int {
-	n := 256 + len(e.Kv.Value) // the value before is another event's value
+	n := 256 + len(e.Kv.Value) // the previous value is the value of another event
 	if e.PrevKv != nil {
 		n += len(e.PrevKv.Value)
 	}
 	return n
 }
 
-// CompactedError is kineserver.ErrCompacted with the revision before which changes are forgotten.
+// CompactedError is kineserver.ErrCompacted with the revision before which changes are compacted.
 type CompactedError struct{ Revision int64 }
 
 func (CompactedError) Error() string { return kineserver.ErrCompacted.Error() }

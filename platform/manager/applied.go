@@ -267,7 +267,7 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 		}
 		return fmt.Errorf("change space %s: %w", name, err)
 	}
-	m.logger.Info("Space runs with another spec", "space", name, "generation", want.Generation)
+	m.logger.Info("Applied the spec of a space", "space", name, "generation", want.Generation)
 	return failure
 }
 
@@ -326,7 +326,7 @@ func (m *Manager) stop(ctx context.Context, name string) error {
 		if _, has := m.shard.Status(name); has {
 			return err
 		}
-		m.logger.Error(err, "Space did not stop in order", "space", name)
+		m.logger.Error(err, "Could not stop a space in order", "space", name)
 	}
 	return nil
 }

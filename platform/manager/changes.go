@@ -12,14 +12,14 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// changes are what is being done to whole spaces: one thing at a time to each. The zero value is ready to use. It is safe for
-// concurrent use.
+// changes are the current operations on whole spaces, at most one for each space. The zero value is ready to use. It is
+// safe for concurrent use.
 type changes struct {
 	mu sync.Mutex
-	of map[string]string // what is done, by space
+	of map[string]string // the current operation, by space
 }
 
-// begin notes that something is done to a space until end is called, or fails because something else is.
+// begin records an operation on a space until end is called. It fails if there is another one.
 func (c *changes) begin(space, what string) (end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// newProcess prepares the process of a space that is to have its own (T9).
+// newProcess returns the process of a dedicated space (T9). It does not start it.
 func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
 	if m.pods != nil {
 		return m.newPod(name, spec)
@@ -52,7 +52,7 @@ func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Pr
 	return dedicated.New(name, dir, prepare, func() *exec.Cmd { return m.config.DedicatedCommand(file) }, m.logger)
 }
 
-// writeServingCA writes what verifies the API endpoint into the directory of a dedicated space's process.
+// writeServingCA writes the CA of the API endpoint into the directory of a dedicated space's process.
 func (m *Manager) writeServingCA(dir string) error {
 	if err := pki.WriteFile(filepath.Join(dir, hostaccess.ServingCAFile), m.env.CA.PEM()); err != nil {
 		return fmt.Errorf("write the CA of the API endpoint: %w", err)
@@ -60,21 +60,20 @@ func (m *Manager) writeServingCA(dir string) error {
 	return nil
 }
 
-// stopDedicated stops all processes at once: together they have as long as the
-// shard has.
+// stopDedicated stops all processes at once. Together, they have as much time as the shard.
 func (m *Manager) stopDedicated(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, process := range m.processes.all() {
 		wg.Go(func() {
 			if err := process.Stop(ctx); err != nil {
-				m.logger.Error(err, "stop dedicated space")
+				m.logger.Error(err, "Could not stop a dedicated space in order")
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// List returns the statuses of all spaces, those of dedicated ones included, ordered by name.
+// List returns the statuses of all spaces, including dedicated ones, ordered by name.
 func (m *Manager) List() []shard.Status {
 	list := slices.Concat(m.shard.List(), m.processes.statuses())
 	deleted := m.deletions.statuses()
@@ -86,7 +85,7 @@ func (m *Manager) List() []shard.Status {
 	return list
 }
 
-// Status of a space. ok is false if there is no space of the name.
+// Status returns the status of a space; ok is false if there is no such space.
 func (m *Manager) Status(name string) (status shard.Status, ok bool) {
 	if status, ok := m.deletions.status(name); ok {
 		return status, true
@@ -113,7 +112,7 @@ func (m *Manager) Sleep(ctx context.Context, name string) error {
 	return m.shard.Sleep(ctx, name)
 }
 
-// processes are those of dedicated spaces, by space. It is safe for concurrent use.
+// processes are the processes of dedicated spaces, by name of the space. It is safe for concurrent use.
 type processes struct {
 	mu sync.RWMutex
 	of map[string]*dedicated.Process
@@ -126,7 +125,7 @@ func (p *processes) get(space string) *dedicated.Process {
 	return p.of[space]
 }
 
-// add fails if there are as many as there may be.
+// add fails if there are already most processes.
 func (p *processes) add(space string, process *dedicated.Process, most int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +139,7 @@ func (p *processes) add(space string, process *dedicated.Process, most int) bool
 	return true
 }
 
-// swap puts another process in the place of one, so that the space is at no moment without.
+// swap replaces the process of a space in one step.
 func (p *processes) swap(space string, process *dedicated.Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +161,7 @@ func (p *processes) all() map[string]*dedicated.Process {
 	return maps.Clone(p.of)
 }
 
-// statuses asks all at once, as one that hangs takes its time to be given up.
+// statuses asks all processes at once, because one that hangs blocks until its timeout.
 func (p *processes) statuses() []shard.Status {
 	all := p.all()
 	list, i := make([]shard.Status, len(all)), 0

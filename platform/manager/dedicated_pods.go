@@ -31,38 +31,38 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// DedicatedPods says how the processes of dedicated spaces are pods.
+// DedicatedPods configures the pods in which dedicated spaces run.
 type DedicatedPods struct {
-	// Template is what the pods are made of, see [pod.ReadTemplate]; there are none if it is nil.
+	// Template is the template of the pods, see [pod.ReadTemplate]. If it is nil, dedicated spaces don't run in pods.
 	Template *appsv1.StatefulSet
-	// Address is where all pods listen and are reached, and DataDir their data directory, for tests, which run what a pod
-	// would.
+	// Address and DataDir are for tests, which run a process in place of each pod: the address at which it listens, and
+	// its data directory.
 	Address dedicated.Addresses
 	DataDir string
 }
 
-// dedicatedPods run dedicated spaces in pods. It is nil if there are none.
+// dedicatedPods runs dedicated spaces in pods. It is nil if they don't run in pods.
 type dedicatedPods struct {
 	DedicatedPods
 	*pod.Pods
-	ca *pki.CA  // of the channel between the platform and the pods
-	at sync.Map // by space: where its pod is reached, a [dedicated.Addresses]
-	// client is by what the pods know the platform.
+	ca *pki.CA  // signs the certificates of connections between the platform and the pods
+	at sync.Map // maps spaces to the addresses of their pods, as [dedicated.Addresses]
+	// client is the platform's certificate for connections to the pods.
 	client *pod.ClientCertificate
 }
 
-// podTimeout is how long a pod may take to run and answer until its status says why it does not; podPoll is the pause
-// between two tries.
+// podTimeout is how long a pod may take to start until its status reports a reason; podPoll is the pause between two
+// checks.
 const (
 	podTimeout = time.Minute
 	podPoll    = 500 * time.Millisecond
-	// newPoll is the pause between two looks for the first store of a space that is new.
+	// newPoll is the pause between two checks for the first store of a new space.
 	newPoll = 2 * time.Second
-	// podRetry is the pause before another look at a pod that did not answer, or did not take what it is to have.
+	// podRetry is the pause after a pod did not respond, or did not accept a change.
 	podRetry = 10 * time.Second
 )
 
-// dedicatedCA is the name of the CA of the channel.
+// dedicatedCA is the name of the CA of connections to the pods.
 const dedicatedCA = "berth-dedicated"
 
 func (m *Manager) openPods() error {
@@ -80,7 +80,7 @@ func (m *Manager) openPods() error {
 	return nil
 }
 
-// locate returns where the pod of a space is.
+// locate returns the addresses of the pod of a space.
 func (p *dedicatedPods) locate(space string) (dedicated.Addresses, error) {
 	if p.Address != (dedicated.Addresses{}) {
 		return p.Address, nil
@@ -92,7 +92,7 @@ func (p *dedicatedPods) locate(space string) (dedicated.Addresses, error) {
 	return at.(dedicated.Addresses), nil
 }
 
-// newPod prepares the pod of a space that is to have its own process, with a volume of its own.
+// newPod returns the process of a dedicated space that runs in a pod with its own volume.
 func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
 	at := dedicated.Remote(func() (dedicated.Addresses, error) { return m.pods.locate(name) }, dedicated.ClientTLS(name, m.pods.ca.PEM, m.pods.client.Get))
 	prepare := func(ctx context.Context) error { return m.prepare(ctx, name) }
@@ -109,13 +109,13 @@ func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Proces
 	return dedicated.NewRemote(name, datadir.Dedicated(m.config.DataDir, name), at, prepare, run, m.logger)
 }
 
-// newIncarnation has the next pod of a space be told from the one before.
+// newIncarnation writes a new random ID for the next pod of a space, to distinguish it from earlier ones.
 func newIncarnation(dir string) error {
-	incarnation := make([]byte, 32) // as [pki.Secret] has
+	incarnation := make([]byte, 32) // as long as a [pki.Secret]
 	if _, err := rand.Read(incarnation); err != nil {
 		return fmt.Errorf("make another incarnation of a pod: %w", err)
 	}
-	err := removeIfThere(filepath.Join(dir, claimsFile)) // of the one before
+	err := removeIfThere(filepath.Join(dir, claimsFile)) // of the earlier pod
 	if err == nil {
 		err = pki.WriteFile(filepath.Join(dir, spaceprocess.IncarnationFile), incarnation)
 	}
@@ -125,22 +125,23 @@ func newIncarnation(dir string) error {
 	return nil
 }
 
-// podConfig is what the process in the pod of a space is told.
+// podConfig returns the configuration of the process in a space's pod.
 func (m *Manager) podConfig(name string, spec v1alpha1.SpaceSpec) process.Dedicated {
 	d := process.Dedicated{
 		Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path("")), Listen: pod.Listen(),
 	}
-	d.DataDir, d.Pods.Address = pod.DataDir, "" // which is another after each start, see spaceprocess.PodsAddressFile
+	d.DataDir, d.Pods.Address = pod.DataDir, "" // which changes with each start, see spaceprocess.PodsAddressFile
 	if m.pods.Address != (dedicated.Addresses{}) {
 		d.Listen, d.DataDir = m.pods.Address, m.pods.DataDir
 	}
-	// The platform takes snapshots. Where they go is no matter of a process that somebody may take over.
+	// The platform takes the snapshots. A process that a tenant may take over must not learn where they are stored.
 	d.SnapshotDestinations, d.SpaceDefaults.Snapshots, spec.Snapshots = nil, v1alpha1.Snapshots{}, v1alpha1.Snapshots{}
 	d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
 	return d
 }
 
-// podFiles are what the process in the pod of a space finds in its directory, and the digest of what it reads once.
+// podFiles returns the files in the directory of the process in a space's pod, and the digest of those that it reads
+// only once.
 func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.SpaceSpec) (files map[string][]byte, digest string, err error) {
 	d := m.podConfig(name, spec)
 	config, err := json.Marshal(d)
@@ -173,7 +174,7 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	}, pod.Digest(config, host, incarnation), nil
 }
 
-// applyPod makes the pod of a space, or has it have what is new. It returns the digest of what the process reads once.
+// applyPod creates or updates the pod of a space. It returns the digest of the files that the process reads only once.
 func (m *Manager) applyPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec) (digest string, err error) {
 	files, digest, err := m.podFiles(ctx, name, spec)
 	if err != nil {
@@ -193,7 +194,7 @@ func (m *Manager) applyPod(ctx context.Context, name string, spec v1alpha1.Space
 	return digest, nil
 }
 
-// openPod makes the pod of a space, and returns when it answers with the configuration that it has now.
+// openPod creates or updates the pod of a space, and returns when the pod responds with the current configuration.
 func (m *Manager) openPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) error {
 	digest, err := m.applyPod(ctx, name, spec)
 	if err != nil {
@@ -213,25 +214,25 @@ func (m *Manager) openPod(ctx context.Context, name string, spec v1alpha1.SpaceS
 	return fmt.Errorf("the pod of space %s does not answer: %w; %s", name, last, m.pods.Why(ctx, name))
 }
 
-// endPod stops a space in its pod, which stays, as far as it can be reached.
+// endPod stops a space in its pod, if the pod can be reached. The pod stays.
 func (m *Manager) endPod(ctx context.Context, name string) {
 	process := m.processes.get(name)
 	if m.pods == nil || process == nil {
 		return
 	}
 	if err := errors.Join(process.Stop(ctx), process.End(ctx)); err != nil {
-		m.logger.Error(err, "Could not stop a space in its pod, which goes on for as long as its token is good", "space", name)
+		m.logger.Error(err, "Could not stop a space in its pod; it runs until its token expires", "space", name)
 	}
 }
 
-// errPodLeft is of a space that had a pod, on a platform that has none.
+// errPodLeft returns the error for a space with a pod, on a platform that is not configured for pods.
 func errPodLeft(name, dir string) error {
 	return fmt.Errorf("the space had a pod of its own, which may be left with its volume, and this platform runs none; start berth with --dedicated-pods, or delete StatefulSet %s with its claim, and the Service and the Secret of that name, and then the directory %s",
 		pod.Name(name), dir)
 }
 
-// removePod deletes the pod of a space, if it ever had one, with its volume, and returns what is left. The store must
-// be here, or count no more.
+// removePod deletes the pod of a space with its volume, and returns what is left. The store must have been moved here,
+// or must no longer be needed.
 func (m *Manager) removePod(ctx context.Context, name string) (left string, err error) {
 	dir := datadir.Dedicated(m.config.DataDir, name)
 	if m.pods == nil {

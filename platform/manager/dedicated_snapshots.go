@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/snapshot"
 )
 
-// dedicatedSpace is a space that has a process of its own, as restores see it.
+// dedicatedSpace is what restores need of a space with its own process.
 type dedicatedSpace interface {
 	PutStore(ctx context.Context, path string, restore bool) error
 	Wake(ctx context.Context) error
@@ -27,13 +27,13 @@ func (m *Manager) elsewhere(space string) dedicatedSpace {
 	return nil
 }
 
-// allSpaces are those of the shard, and those with processes of their own, as snapshots see them.
+// allSpaces are the spaces of the shard and those with their own processes, for snapshots.
 type allSpaces struct {
 	spaceprocess.Snapshots
 	manager *Manager
 }
 
-// Names implements [snapshot.Spaces], as all below.
+// Names implements [snapshot.Spaces], like the following methods.
 func (s allSpaces) Names() []string {
 	return slices.AppendSeq(s.Snapshots.Names(), maps.Keys(s.manager.processes.all()))
 }
@@ -43,14 +43,15 @@ func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
 		if here, err := s.manager.notMovedYet(space); err != nil {
 			return err
 		} else if here {
-			return snapshot.ErrAsleep // so that the file here is copied
+			return snapshot.ErrAsleep // so that the file on this machine is copied
 		}
 		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
 	}
 	return s.Snapshots.Snapshot(ctx, space, path)
 }
 
-// notMovedYet reports whether a space is to have a pod, and the store that counts is still here, where nothing runs it.
+// notMovedYet reports whether a space must have a pod, but its current store is still on this machine, where nothing
+// runs it.
 func (m *Manager) notMovedYet(space string) (bool, error) {
 	if m.pods == nil {
 		return false, nil
@@ -77,8 +78,8 @@ func (s allSpaces) Wake(ctx context.Context, space string) error {
 	return s.Snapshots.Wake(ctx, space)
 }
 
-// mostOfStore bounds what is taken of a dedicated space's process as its store, in bytes: a file holds more than what
-// counts against the limit, such as pages that are free.
+// mostOfStore limits how many bytes are accepted as the store of a dedicated space's process. A file has more than what
+// counts towards the limit, for example free pages.
 func (m *Manager) mostOfStore(space string) int64 {
 	const slack = 64 << 20
 	return 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack

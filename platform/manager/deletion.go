@@ -37,22 +37,23 @@ type deletions struct {
 	of map[string]*deletion
 }
 
-// deletion is what this process knows of the deletion of a space. What a process after it has to know is on the host:
-// the object of the space is there until nothing else is.
+// deletion is what this process knows about the deletion of a space. After a crash, the next process finds what it
+// needs on the host: the object of the space is deleted last.
 type deletion struct {
-	end     func() // lets something else be done to the space
+	end     func() // ends the operation on the space
 	since   time.Time
 	message string       // what it waits for
-	pause   wait.Backoff // between tries
-	copied  bool         // the last snapshot was taken
+	pause   wait.Backoff // between attempts
+	copied  bool         // the final snapshot has been taken
 	// announced says that the status tells that the store comes from the pod.
 	announced bool
 	policy    v1alpha1.DeletionPolicy
 }
 
-// Delete begins to delete a space: what it runs on the host, its store, its keys, and its credentials, as the policy
-// says, or as that of its object does if it is empty. It returns once that is noted on the host: from then on it goes
-// on until nothing is left, also after a crash. Until then, the status of the space says what it waits for.
+// Delete starts to delete a space: what it runs on the host, its store, its keys, and its credentials. The policy says
+// what happens to the store; if it is empty, the policy of the space's object does. Delete returns when the deletion is
+// recorded on the host. From then on, it continues until nothing is left, even after a crash. The status of the space
+// says what it waits for.
 func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.DeletionPolicy) error {
 	policies := []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionDelete, v1alpha1.DeletionRetain, v1alpha1.DeletionSnapshot}
 	if !slices.Contains(policies, policy) {
@@ -84,10 +85,10 @@ func (m *Manager) Delete(ctx context.Context, name string, policy v1alpha1.Delet
 	return m.objects.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
 }
 
-// errNoBucket is of a space of which a snapshot is to be taken, on a platform without a place for them.
+// errNoBucket is returned if a snapshot must be taken before the deletion, but no storage for snapshots is configured.
 var errNoBucket = errors.New("no storage for snapshots: start Berth with --snapshot-to, or use the policy Delete or Retain")
 
-// serveDeletion lets other commands delete spaces.
+// serveDeletion serves the command that deletes spaces.
 func (m *Manager) serveDeletion() {
 	m.env.Commands.Handle("DELETE /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {
 		name := r.PathValue("name")
@@ -99,11 +100,11 @@ func (m *Manager) serveDeletion() {
 	}))
 }
 
-// delete does what can be done now of the deletion of a space, and returns when to try the rest. object is nil if it
-// was removed by force meanwhile.
+// delete does the next steps of the deletion of a space, and returns when to continue. object is nil if it was removed
+// by force in the meantime.
 func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Space) (again time.Duration, err error) {
 	d, err := m.deletions.begin(name, func() (end func(), err error) { return m.changes.begin(name, "being deleted") })
-	if err != nil { // something else is done to it now
+	if err != nil { // another operation is in progress
 		return busyRetry, nil
 	}
 	if object != nil {
@@ -114,8 +115,8 @@ func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Spac
 	case ctx.Err() != nil:
 		return 0, nil
 	case err != nil:
-		m.logger.Error(err, "delete space; it is tried again", "space", name)
-		left = err.Error() + "; it is tried again"
+		m.logger.Error(err, "Could not delete a space; Berth retries", "space", name)
+		left = err.Error() + "; Berth retries"
 	case left == "":
 		m.forget(name)
 		if object != nil {
@@ -128,7 +129,7 @@ func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Spac
 		}
 		m.deletions.remove(name)
 		m.config.Progress("Space %s is deleted", name)
-		m.objects.Queue.Add(name) // there may be another object of the name by now
+		m.objects.Queue.Add(name) // there may be another object with this name by now
 		return 0, nil
 	}
 	again = m.deletions.wait(d, left)
@@ -158,7 +159,8 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		}
 		d.copied = true
 	}
-	// First, so that it writes nothing while what it wrote is deleted. Its store is here by now, or counts no more.
+	// The pod is removed first, so that it writes nothing while its objects are deleted. The store has been moved here,
+	// or is no longer needed.
 	if left, err := m.removePod(ctx, name); err != nil || left != "" {
 		return left, err
 	}
@@ -177,7 +179,7 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 func (m *Manager) removeFromHost(ctx context.Context, name string) (left string, err error) {
 	id, err := datadir.StoreIDIn(datadir.Space(m.config.DataDir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // it never had anything there, or all of it is gone
+		return "", nil // nothing was ever there, or everything is deleted
 	}
 	if err != nil {
 		return "", err
@@ -210,7 +212,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// begin returns the deletion of a space, which it notes if it is new.
+// begin returns the deletion of a space, and records it if it is new.
 func (d *deletions) begin(name string, begin func() (end func(), err error)) (*deletion, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -232,7 +234,7 @@ func (d *deletions) begin(name string, begin func() (end func(), err error)) (*d
 	return one, nil
 }
 
-// wait notes what a deletion waits for, and returns when to try again.
+// wait records what a deletion waits for, and returns when to retry.
 func (d *deletions) wait(one *deletion, left string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -255,7 +257,7 @@ func (d *deletions) has(name string) bool {
 	return has
 }
 
-// statuses are those of the spaces that are being deleted.
+// statuses returns the statuses of the spaces that are being deleted.
 func (d *deletions) statuses() (list []shard.Status) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

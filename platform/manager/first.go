@@ -73,7 +73,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		case err != nil && isListed[object.Name]:
 			starts.failures = append(starts.failures, spaceFailure{object.Name, err})
 		case err != nil:
-			m.logger.Error(err, "Could not apply the spec of a space; it is tried again", "space", object.Name)
+			m.logger.Error(err, "Could not apply the spec of a space; Berth retries", "space", object.Name)
 		}
 		switch {
 		case isNew && isListed[object.Name]:
@@ -127,7 +127,7 @@ func (m *Manager) startOthers(ctx context.Context) {
 		}
 		if m.applied.get(name) != nil {
 			if err := m.writeKubeconfig(ctx, name); err != nil { // it may be long until it wakes
-				m.logger.Error(err, "write kubeconfig", "space", name)
+				m.logger.Error(err, "Could not write the kubeconfig of a space", "space", name)
 			}
 			m.start(name)
 		}
@@ -159,7 +159,7 @@ func (m *Manager) startListed(ctx context.Context) error {
 			m.config.Progress("Space %s is held back; the others serve: %v", name, err)
 			// It is not prepared yet, but its clients are to learn why from it.
 			if err := m.writeKubeconfig(ctx, name); err != nil {
-				m.logger.Error(err, "write kubeconfig", "space", name)
+				m.logger.Error(err, "Could not write the kubeconfig of a space", "space", name)
 			}
 			continue
 		}

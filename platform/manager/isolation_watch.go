@@ -23,11 +23,11 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// watchIsolation has what isolates spaces put back when somebody changes it, until the platform stops: also for spaces
-// that sleep.
+// watchIsolation restores the objects that isolate spaces when somebody changes them, until the platform stops. It
+// covers spaces that sleep, too.
 func (m *Manager) watchIsolation(context.Context) error {
 	config := rest.CopyConfig(m.env.Host)
-	config.QPS = -1 // the host's own priority and fairness decides
+	config.QPS = -1 // the host's API priority and fairness limits the requests
 	host, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme, Mapper: m.hostClient.RESTMapper()})
 	if err != nil {
 		return fmt.Errorf("make host client: %w", err)
@@ -48,15 +48,15 @@ func (m *Manager) watchIsolation(context.Context) error {
 	return nil
 }
 
-// isolated is what isolates a space; nil if this platform has no place for it, or it is being deleted, so that nothing
-// comes back that a deletion has removed. A process that goes on with a deletion after a crash may not have begun with
-// it yet, and then the space may have no directory any more.
+// isolated returns the isolation of a space. It is nil if the space has no place on this platform or is being deleted,
+// so that nothing is restored that a deletion has removed. After a crash, this process may not have resumed the
+// deletion yet, and the space may no longer have a directory.
 func (m *Manager) isolated(name string) *isolation.Isolation {
 	if m.applied.get(name) == nil || m.deletions.has(name) {
 		return nil
 	}
 	object := m.objects.Get(name)
-	if object == nil { // the watch of spaces is behind
+	if object == nil { // the watch on spaces is behind
 		store, err := datadir.StoreIDIn(datadir.Space(m.config.DataDir, name))
 		if err != nil {
 			return nil
@@ -70,7 +70,7 @@ func (m *Manager) isolated(name string) *isolation.Isolation {
 	return m.isolationOf(name, store)
 }
 
-// repairIsolation is for [repairs].
+// repairIsolation restores the isolation of a space, for [repairs].
 func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 	if name == "" {
 		return isolation.InstallPolicies(ctx, m.hostClient, m.config.Specs.Sync().Sync)
@@ -86,7 +86,7 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 	if isolated == nil {
 		return repairs.ErrNotIsolated
 	}
-	// It may have been deleted meanwhile, and the watch be behind: then what is there is another's.
+	// The space may have been deleted while the watch is behind. Then the namespace may belong to somebody else.
 	object := &v1alpha1.Space{}
 	err = m.objects.Client.Get(ctx, client.ObjectKey{Name: name}, object)
 	if apierrors.IsNotFound(err) || err == nil && object.Annotations[translate.AnnotationStore] != isolated.Space.Store {
@@ -99,19 +99,19 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 		return err
 	}
 	if m.processes.get(name) != nil {
-		m.access.Expire(name) // a token is of one account: if that was made again, the token is good no more
+		m.access.Expire(name) // a token is valid only for the account that it was issued for, not for one created again with the same name
 	}
 	return nil
 }
 
-// repairsChanged is for [repairs]. The policies are of no space.
+// repairsChanged implements the callback of [repairs]. The name is empty for the policies, which belong to no space.
 func (m *Manager) repairsChanged(space string) {
 	if space != "" {
 		m.changed(space)
 	}
 }
 
-// names are those of all spaces that have a place.
+// names returns the names of all spaces that have a place.
 func (s *appliedSpecs) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,10 +1,11 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manager owns the life of each space of a platform: it has what runs, and what is on the host, be as the Space
-// objects on the host say. [Manager] reconciles these objects one at a time for each space: it prepares and isolates a space
-// on the host, issues its credentials, gives it a place in the shared process or a process of its own, wakes it, and deletes
-// it. Each step may be repeated, so that a crash at any instruction is followed by the same steps in the next process.
+// Package manager owns the life cycle of all spaces of a platform. A [Manager] makes what runs, and what is on the
+// host, match the Space objects on the host. It reconciles them, one operation at a time for each space: it prepares
+// and isolates a space on the host, issues its credentials, gives it a place in the shared process or a process of its
+// own, wakes it, and deletes it. Each step may be repeated, so that after a crash, the next process continues with the
+// same steps.
 package manager
 
 import (
@@ -32,27 +33,26 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// startTimeout bounds the start of one space: one that cannot start must not
-// keep the others waiting.
+// startTimeout limits the start of one space, so that a space that cannot start does not block the others.
 const startTimeout = 2 * time.Minute
 
-// Environment is what the platform has for its spaces. All of it must be set, but for Traces.
+// Environment is what the platform provides for its spaces. All fields except Traces are required.
 type Environment struct {
-	// Host is by what the host is reached, and HostAddress where the processes of dedicated spaces reach it, without what
-	// authenticates there.
+	// Host is the configuration of clients of the host. HostAddress is the host's address for the processes of
+	// dedicated spaces, without credentials.
 	Host        *rest.Config
 	HostAddress func() (*clientcmdapi.Cluster, error)
-	// CA is that of the port, and Endpoint the URL of a space's API there.
+	// CA is the CA of the API endpoint. Endpoint returns the URL of a space's API.
 	CA       *pki.CA
 	Endpoint func(space string) string
-	// Commands is what the control socket serves; the manager adds its own.
+	// Commands are the routes of the control socket. The manager adds its own.
 	Commands *http.ServeMux
 	Metrics  *metrics.Metrics
 	Traces   tracing.TracerProvider
 }
 
-// Manager has the spaces of a platform be as their Space objects on the host say. Its methods may be called concurrently
-// after [Manager.Open].
+// Manager makes the spaces of a platform match their Space objects on the host. After [Manager.Open], it is safe for
+// concurrent use.
 type Manager struct {
 	config Options
 	env    Environment
@@ -61,12 +61,12 @@ type Manager struct {
 	secrets    *kubeconfig.Secrets
 	clusters   *kubeconfig.Clusters // for Argo CD
 	hostClient client.Client
-	access     *hostaccess.Access // of dedicated spaces' processes
-	pods       *dedicatedPods     // nil if those are processes of this machine
-	closed     []netip.Prefix     // to spaces' pods
+	access     *hostaccess.Access // tokens of dedicated spaces' processes
+	pods       *dedicatedPods     // nil if these are processes of this machine
+	closed     []netip.Prefix     // ranges that are closed to spaces' pods
 	shard      *shard.Shard
 	prepare    func(ctx context.Context, space string) error // isolates a space on the host
-	// isolationOptions are those of all spaces.
+	// isolationOptions are the same for all spaces.
 	isolationOptions []isolation.Option
 	repairs          *repairs.Repairs
 	processes        processes
@@ -78,15 +78,16 @@ type Manager struct {
 	starts  firstStarts
 	objects *spaceobjects.Objects
 	applied appliedSpecs
-	quotas  sync.Map // of the spaces, by name, of which a quota on the host has changed
-	// unapplied are spaces of the configuration, by name, whose objects could not be applied yet: each a *v1alpha1.Space.
+	quotas  sync.Map // the names of spaces whose quota on the host has changed
+	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are
+	// *v1alpha1.Space.
 	unapplied sync.Map
 	foreign   seenObjects
 
 	undoOpen, undoStart undo
 }
 
-// undo are functions that undo what was done, in the order in which that was done.
+// undo are functions that undo steps, in the order of the steps.
 type undo []func(context.Context)
 
 func (u *undo) add(f func(context.Context)) { *u = append(*u, f) }
@@ -98,13 +99,13 @@ func (u *undo) run(ctx context.Context) {
 	*u = nil
 }
 
-// New returns a manager with options that are complete.
+// New returns a manager. The options must be complete.
 func New(o Options, e Environment) *Manager {
 	return &Manager{config: o, env: e, logger: o.Logger}
 }
 
-// Open gives all spaces that have an object their places, asleep, so that none is missed once requests are served. Call Close
-// also if it fails.
+// Open gives all spaces with an object their places, asleep, so that no space is missing when requests are served.
+// Close must be called even if Open fails.
 func (m *Manager) Open(ctx context.Context) (err error) {
 	if m.secrets, err = kubeconfig.OpenSecrets(m.env.Host, m.config.KubeconfigSecrets, m.config.PlatformName); err != nil {
 		return err
@@ -119,8 +120,8 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 	return m.openSpaces(ctx)
 }
 
-// Start begins to reconcile, to take snapshots, to renew credentials, and to start spaces, all in the background. Call Stop
-// also if it fails.
+// Start starts to reconcile, to take snapshots, to renew credentials, and to start spaces, all in the background. Stop
+// must be called even if Start fails.
 func (m *Manager) Start(ctx context.Context) error {
 	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.watchIsolation, m.beginFirstStarts, m.startRenewing} {
 		if err := start(ctx); err != nil {
@@ -130,30 +131,30 @@ func (m *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends what Start began. Spaces go on to serve until Close.
+// Stop ends what Start has started. Spaces continue to serve until Close.
 func (m *Manager) Stop(ctx context.Context) { m.undoStart.run(ctx) }
 
 // Close stops all spaces.
 func (m *Manager) Close(ctx context.Context) { m.undoOpen.run(ctx) }
 
-// Started is closed when all spaces of the configuration have been tried.
+// Started returns a channel that is closed when all spaces of the configuration have been tried.
 func (m *Manager) Started() <-chan struct{} { return m.starts.done }
 
-// StartError is why the platform is not to run on, once Started is closed; nil if it is.
+// StartError returns, once Started is closed, why the platform must end; nil if it need not.
 func (m *Manager) StartError() error { return m.starts.err }
 
-// Host shows the objects of spaces on the host.
+// Host returns the shared view of the host.
 func (m *Manager) Host() *syncer.Host { return m.shard.Host() }
 
-// ServiceRange is the address range of the host's services.
+// ServiceRange returns the address range of the host's services.
 func (m *Manager) ServiceRange() string { return m.shard.ServiceRange() }
 
-// ClosedRanges are the address ranges of the host, and those that the configuration closes to all spaces.
+// ClosedRanges returns the address ranges of the host, and those that the configuration closes to all spaces.
 func (m *Manager) ClosedRanges() []netip.Prefix {
 	return slices.Concat(m.closed, m.config.Specs.ClosedRanges())
 }
 
-// Handler serves the API of a space; nil if there is no space of the name.
+// Handler returns the handler of a space's API; nil if there is no such space.
 func (m *Manager) Handler(space string) http.Handler {
 	if process := m.processes.get(space); process != nil {
 		return process.Handler()
@@ -161,7 +162,7 @@ func (m *Manager) Handler(space string) http.Handler {
 	return m.shard.Handler(space)
 }
 
-// Verify is for [gateway.Router.Verify].
+// Verify implements [gateway.Router.Verify].
 func (m *Manager) Verify(space string, r *http.Request) (*http.Request, bool, error) {
 	return m.shard.Verify(space, r)
 }

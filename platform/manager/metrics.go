@@ -16,16 +16,16 @@ import (
 	"github.com/berth-dev/berth/platform/spaceprocess"
 )
 
-// Names are those of all spaces that the platform serves, in no order.
+// Names returns the names of all spaces that the platform serves, in no order.
 func (m *Manager) Names() []string {
 	return slices.AppendSeq(m.shard.Names(), maps.Keys(m.processes.all()))
 }
 
-// metricsTimeout bounds what metrics wait for the processes of spaces: less than
-// whoever reads them waits.
+// metricsTimeout limits how long metrics wait for the processes of spaces. It is less than the timeout of common
+// scrapers.
 const metricsTimeout = 2 * time.Second
 
-// Metrics is what is known of the spaces without waking any.
+// Metrics returns the metrics of all spaces, without waking any.
 func (m *Manager) Metrics() []metrics.Space {
 	counts := m.shard.HostObjects()
 	spaces := m.dedicatedMetrics(counts)
@@ -35,8 +35,8 @@ func (m *Manager) Metrics() []metrics.Space {
 	return spaces
 }
 
-// dedicatedMetrics are what the processes say of their spaces. Of one that does
-// not answer it is known why.
+// dedicatedMetrics returns the metrics that processes report about their spaces. For a process that does not respond,
+// the reason is known.
 func (m *Manager) dedicatedMetrics(hostObjects map[string]map[string]int) []metrics.Space {
 	ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 	defer cancel()
@@ -56,8 +56,8 @@ func (m *Manager) dedicatedMetrics(hostObjects map[string]map[string]int) []metr
 	return spaces
 }
 
-// checkedMetric is what counts of what a process says of its space, which somebody may have taken over: what would be a label is
-// what it may be, and there once.
+// checkedMetric returns the valid part of the metrics that a process reports about its space. The process may have been
+// taken over, so labels are limited to known values, each once.
 func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) metrics.Space {
 	said.Name, said.HostObjects = name, hostObjects
 	if !slices.Contains([]string{metrics.Asleep, metrics.Starting, metrics.Awake, metrics.Stopping, metrics.Failed}, said.State) {

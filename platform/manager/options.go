@@ -17,55 +17,58 @@ import (
 	"github.com/berth-dev/berth/snapshot"
 )
 
-// Options say how spaces are run. Functions may be called concurrently.
+// Options configure how spaces run. Functions may be called concurrently.
 type Options struct {
 	process.Options
 
-	// DedicatedCommand returns a command that calls [spaceprocess.Run] with what is in the file.
+	// DedicatedCommand returns a command that calls [spaceprocess.Run] with the configuration in the file.
 	DedicatedCommand func(file string) *exec.Cmd
-	// DedicatedPods has dedicated spaces be pods of their own, instead of processes of DedicatedCommand.
+	// DedicatedPods, if configured, runs dedicated spaces in pods, instead of processes of DedicatedCommand.
 	DedicatedPods DedicatedPods
 	// RequireOne ends the platform if none of the shared Spaces starts.
 	RequireOne bool
-	// SpacesMax is how many shared spaces are awake at once, 0 for any number.
+	// SpacesMax is the maximum number of shared spaces that are awake at once; 0 means no limit.
 	SpacesMax int
 
-	// PlatformName is the name by which Space objects on the host say that they are for this platform. Default:
+	// PlatformName is the name by which Space objects on the host refer to this platform. Default:
 	// [v1alpha1.DefaultPlatformName].
 	PlatformName string
-	// DedicatedMax is how many dedicated spaces there may be: each takes hundreds of MiB.
+	// DedicatedMax is the maximum number of dedicated spaces. Each takes hundreds of MiB of memory.
 	DedicatedMax int
-	// SpaceRole is the ClusterRole of the spaces' accounts on the host. If it is empty, the platform writes a Role for each.
+	// SpaceRole is the ClusterRole for the spaces' accounts on the host. If it is empty, the platform writes a Role for
+	// each space.
 	SpaceRole string
-	// KubeconfigSecrets is the namespace of the host for Secrets with the spaces' kubeconfigs; none are written if empty.
+	// KubeconfigSecrets is the namespace on the host for Secrets with the spaces' kubeconfigs. If it is empty, none are
+	// written.
 	KubeconfigSecrets string
-	// ArgoCDNamespace is that of Argo CD on the host, for Secrets by which it knows the spaces as clusters; none are written if empty.
+	// ArgoCDNamespace is the namespace of Argo CD on the host, for cluster Secrets of the spaces. If it is empty, none
+	// are written.
 	ArgoCDNamespace string
 
 	Snapshots Snapshots
 	Version   Version
 	Logger    klog.Logger
-	// Progress reports what is done, for people. It may be nil.
+	// Progress reports progress to people. It may be nil.
 	Progress func(format string, args ...any)
 }
 
-// Version is what metrics and traces say runs.
+// Version is the version that metrics and traces report.
 type Version struct{ Berth, Kubernetes string }
 
-// Snapshots says where and how often to take snapshots.
+// Snapshots configures where and how often snapshots are taken.
 type Snapshots struct {
-	To string // URL of a directory or of object storage; none are taken on a schedule if empty
-	// AlsoTo are URLs that spec.snapshots.to of a space may name, besides To.
+	To string // URL of a directory or of object storage; if empty, there are no scheduled snapshots
+	// AlsoTo are further URLs that spec.snapshots.to of a space may name.
 	AlsoTo []string
 	Every  time.Duration
-	Keep   int // of each space
+	Keep   int // for each space
 }
 
-// leastSnapshotInterval keeps snapshots from being all that a machine does.
+// leastSnapshotInterval is the shortest interval, so that a machine does more than take snapshots.
 const leastSnapshotInterval = time.Minute
 
-// Complete fills in defaults, and refuses values that mean nothing. An error about one is a [*fielderror.Error], or about what
-// is said of spaces a [field.ErrorList]'s aggregate.
+// Complete sets defaults, and rejects invalid values. The error is a [*fielderror.Error], or for the specs of spaces
+// the aggregate of a [field.ErrorList].
 func (o *Options) Complete() error {
 	if o.Progress == nil {
 		o.Progress = func(string, ...any) {}

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// keepPod has the pod of a space have tokens, certificates, and keys that are good, until ctx ends. It returns an error
-// if the pod does not run the space any more, as after the loss of its volume.
+// keepPod renews the tokens, certificates, and keys of a space's pod until ctx ends. It returns an error if the pod no
+// longer runs the space, for example after its volume was lost.
 func (m *Manager) keepPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec, p *dedicated.Process) error {
 	k := &podKeeper{Manager: m, space: name, pod: p, apply: func(ctx context.Context) error {
 		_, err := m.applyPod(ctx, name, spec)
@@ -37,17 +37,18 @@ func (m *Manager) keepPod(ctx context.Context, name string, spec v1alpha1.SpaceS
 	}
 }
 
-// podKeeper compares what the pod of a space has with what it is to have.
+// podKeeper compares what the pod of a space has with what it must have.
 type podKeeper struct {
 	*Manager
 	space string
 	pod   *dedicated.Process
-	apply func(ctx context.Context) error // makes its objects on the host anew, with a token that is good
-	owed  bool                            // apply has failed
+	apply func(ctx context.Context) error // writes its objects on the host again, with a valid token
+	owed  bool                            // apply has failed, and must be retried
 }
 
-// look has the pod have what it lacks now, and returns when to look again. What fails is tried again: the pod runs on.
-// It returns an error if the pod answers that it does not run the space; one that does not answer may run it.
+// look sends the pod what it lacks now, and returns when to check again. Failures are retried, because the pod keeps
+// running. It returns an error if the pod responds that it does not run the space. A pod that does not respond may run
+// it.
 func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(life, startTimeout)
 	defer cancel()
@@ -62,7 +63,7 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 		return 0, err
 	}
 	switch {
-	case state == nil: // its status says so
+	case state == nil: // its status has the reason
 		pause = podRetry
 	case isNew:
 		pause = newPoll
@@ -78,14 +79,14 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 	}
 	if err := errors.Join(failures...); err != nil && life.Err() == nil {
 		pause = podRetry
-		k.logger.Error(err, "Could not renew what the pod of a dedicated space has; it is tried again", "space", k.space)
+		k.logger.Error(err, "Could not renew the credentials of a dedicated space's pod; Berth retries", "space", k.space)
 	}
 	return pause, nil
 }
 
-// checkPod returns the state of a pod, nil if it does not answer, and whether its space has no store yet. It notes that
-// a space that was new has its store in its pod by now, so that its loss is found. It fails if the pod answers that it
-// does not run the space.
+// checkPod returns the state of a pod; nil if it does not respond. It also returns whether its space has no store yet.
+// When a new space has got its store in the pod, checkPod records that, so that a later loss is detected. It fails if
+// the pod responds that it does not run the space.
 func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Process) (state *dedicated.State, isNew bool, err error) {
 	where, err := m.storeLocation(name)
 	if err != nil {
@@ -104,7 +105,7 @@ func (m *Manager) checkPod(ctx context.Context, name string, p *dedicated.Proces
 	return &said, isNew, nil
 }
 
-// sendIdentity has the pod of a space have the keys that are here, where they are issued and rotated.
+// sendIdentity sends the keys of a space to its pod. They are issued and rotated on this machine.
 func (m *Manager) sendIdentity(ctx context.Context, name string, p *dedicated.Process) error {
 	files, err := m.identity(name)
 	if err != nil {
@@ -113,10 +114,10 @@ func (m *Manager) sendIdentity(ctx context.Context, name string, p *dedicated.Pr
 	return p.PutIdentity(ctx, files)
 }
 
-// identity is what sendIdentity sends.
+// identity returns the files that sendIdentity sends.
 func (m *Manager) identity(name string) (map[string][]byte, error) {
 	dir := datadir.Space(m.config.DataDir, name)
-	_, err := pki.ServiceAccountKey(kubeconfig.ClientKeys(m.config.DataDir, name)) // so that it is not made there
+	_, err := pki.ServiceAccountKey(kubeconfig.ClientKeys(m.config.DataDir, name)) // create it here, so that the pod does not
 	if err == nil {
 		_, err = pki.Secret(dir, "node.key")
 	}

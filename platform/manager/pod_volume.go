@@ -15,11 +15,12 @@ import (
 	"github.com/berth-dev/berth/platform/datadir"
 )
 
-// claimsFile is in the directory of a space that has a pod, and holds the claims that its StatefulSet was made with.
-// They are immutable, and the platform may not read StatefulSets.
+// claimsFile is a file in the directory of a space with a pod. It contains the volume claims with which its StatefulSet
+// was created. They are immutable, and the platform may not read StatefulSets.
 const claimsFile = "claims.json"
 
-// podClaims are the claims of the pod of a space: those that it was made with, or those of the template if it is new.
+// podClaims returns the claims of a space's pod: those with which it was created, or those of the template if it is
+// new.
 func (m *Manager) podClaims(name string) ([]corev1.PersistentVolumeClaim, error) {
 	path := filepath.Join(datadir.Dedicated(m.config.DataDir, name), claimsFile)
 	made, err := datadir.ReadJSON[[]corev1.PersistentVolumeClaim](path)
@@ -36,8 +37,8 @@ func (m *Manager) podClaims(name string) ([]corev1.PersistentVolumeClaim, error)
 	return claims, nil
 }
 
-// volumeCondition returns the condition VolumeCurrent of a space, nil if there is nothing to say: it has no pod, or the
-// volume of its pod is as the template has it.
+// volumeCondition returns the condition VolumeCurrent of a space. It is nil if the space has no pod, or if the volume
+// of the pod matches the template.
 func (m *Manager) volumeCondition(name string) *metav1.Condition {
 	if m.pods == nil || m.processes.get(name) == nil {
 		return nil

@@ -39,7 +39,7 @@ const busyRetry = time.Second
 func (m *Manager) startReconciling(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := m.objects.Run(life, m.reconcile, func(name string, err error) {
-		m.logger.Error(err, "Could not reconcile a space; it is tried again", "space", name)
+		m.logger.Error(err, "Could not reconcile a space; Berth retries", "space", name)
 	})
 	m.undoStart.add(func(context.Context) { end(); stop() })
 	m.serveDeletion()
@@ -102,7 +102,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		return m.reconcileGone(ctx, name)
 	case !m.owns(object):
 		m.foreign.once(object, func() {
-			m.logger.Error(spaceobjects.ErrForeign, "Ignored a Space object", "space", name)
+			m.logger.Error(spaceobjects.ErrForeign, "Ignored a Space object of another platform", "space", name)
 		})
 		return 0, nil
 	case !object.DeletionTimestamp.IsZero():
@@ -238,7 +238,7 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 		}
 		m.forget(name)
 	}
-	m.logger.Error(errors.New("it has no Space object for this platform"), "Stopped serving a space. Its store and its host objects stay. Create its object again to serve or to delete the space", "space", name, "directory", dir)
+	m.logger.Error(errors.New("the space has no Space object for this platform"), "Stopped serving a space. Its store and its host objects stay. Create its object again to serve or to delete the space", "space", name, "dir", dir)
 	return 0, nil
 }
 

@@ -17,16 +17,16 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-// renewInterval is how often certificates are looked at. They are renewed half a
-// day before they end, so it matters little.
+// renewInterval is how often certificates are checked. They are renewed half a day before they expire, so the exact
+// interval does not matter.
 const renewInterval = time.Hour
 
-// renewPoll is how often it is found out whether that has passed on the machine's clock: timers stand still while a
-// machine is suspended, and certificates go on to end.
+// renewPoll is how often the interval is compared with the machine's clock. Timers stop while a machine is suspended,
+// but certificates still expire.
 const renewPoll = time.Minute
 
-// startRenewing keeps the kubeconfigs in the data directory good, also those of
-// spaces that sleep, for as long as the process runs.
+// startRenewing renews the kubeconfigs in the data directory, including those of spaces that sleep, until the platform
+// stops.
 func (m *Manager) startRenewing(context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -58,10 +58,9 @@ func (m *Manager) startRenewing(context.Context) error {
 	return nil
 }
 
-// publisher has all spaces publish the port's authority anew, in each namespace's
-// kube-root-ca.crt, when another one is to be trusted too: once in some years.
-// They do so when they wake, and nobody would wake one whose pods can't reach it
-// because they don't trust the port.
+// publisher makes all spaces publish the CA bundle of the API endpoint again, in kube-root-ca.crt of each namespace,
+// when it has another CA, which is once in some years. A space does that when it wakes. If its pods don't trust the
+// endpoint, they can't wake it, so the publisher has to.
 type publisher struct {
 	spaces interface {
 		Names() []string
@@ -70,11 +69,11 @@ type publisher struct {
 	}
 	port      func() []byte
 	published []byte
-	left      []string // that have still to publish it
+	left      []string // the spaces that have not published it yet
 	logger    klog.Logger
 }
 
-// sleepTimeout bounds the wait for one space to have nothing under way.
+// sleepTimeout limits how long to wait until one space has no work under way.
 const sleepTimeout = time.Minute
 
 func (p *publisher) publish(ctx context.Context) {
@@ -86,10 +85,10 @@ func (p *publisher) publish(ctx context.Context) {
 		defer cancel()
 		err := p.spaces.Sleep(sleep, name)
 		if errors.Is(err, shard.ErrUnknown) {
-			return true // it is gone
+			return true // it no longer exists
 		}
 		if err != nil && ctx.Err() == nil {
-			p.logger.Error(err, "publish the port's authority; will try again", "space", name)
+			p.logger.Error(err, "Could not publish the CA of the API endpoint in a space; Berth retries", "space", name)
 		}
 		p.spaces.WarmUp(name)
 		return err == nil
@@ -99,15 +98,15 @@ func (p *publisher) publish(ctx context.Context) {
 func (m *Manager) renewKubeconfigs(ctx context.Context) {
 	names, err := datadir.Kubeconfigs(m.config.DataDir)
 	if err != nil {
-		m.logger.Error(err, "renew kubeconfigs")
+		m.logger.Error(err, "Could not list the kubeconfigs to renew; Berth retries")
 	}
 	for _, name := range names {
 		end, err := m.changes.begin(name, "getting a new certificate")
 		if err != nil {
-			continue // it may be being deleted; the next time is early enough for all others
+			continue // it may be being deleted; for all others, the next renewal is early enough
 		}
 		if config, err := kubeconfig.Renew(m.config.DataDir, name, "", m.env.CA); err != nil {
-			m.logger.Error(err, "renew kubeconfig", "name", name)
+			m.logger.Error(err, "Could not renew a kubeconfig; Berth retries", "space", name)
 		} else {
 			m.publishKubeconfig(ctx, name, config)
 		}
@@ -115,10 +114,10 @@ func (m *Manager) renewKubeconfigs(ctx context.Context) {
 	}
 }
 
-// renewHostTokens renews the tokens by which dedicated spaces' processes reach the host, and what they publish of the CA that
-// verifies the API endpoint.
+// renewHostTokens renews the host tokens of dedicated spaces' processes, and the CA bundle of the API endpoint that
+// they publish.
 func (m *Manager) renewHostTokens(ctx context.Context) {
-	if m.pods != nil { // which are each renewed by what watches over it
+	if m.pods != nil { // their podKeepers renew them
 		return
 	}
 	for name := range m.processes.all() {
@@ -127,21 +126,21 @@ func (m *Manager) renewHostTokens(ctx context.Context) {
 		}
 		dir := datadir.Dedicated(m.config.DataDir, name)
 		if err := errors.Join(m.access.Renew(ctx, name, dir), m.writeServingCA(dir)); err != nil {
-			m.logger.Error(err, "renew a token; it is tried again", "space", name)
+			m.logger.Error(err, "Could not renew the token of a dedicated space; Berth retries", "space", name)
 		}
 	}
 }
 
-// publishKubeconfig writes a space's kubeconfig to its Secret. A failure is no
-// reason not to serve: it is logged, and tried again with the next renewal.
+// publishKubeconfig writes a space's kubeconfig to its Secret. A failure does not prevent serving: it is logged, and
+// retried at the next renewal.
 func (m *Manager) publishKubeconfig(ctx context.Context, space string, kubeconfig []byte) {
 	if space == datadir.HostName {
 		return
 	}
 	if err := m.secrets.Write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
-		m.logger.Error(err, "publish kubeconfig", "space", space)
+		m.logger.Error(err, "Could not write a kubeconfig Secret; Berth retries at the next renewal", "space", space)
 	}
 	if err := m.clusters.Write(ctx, m.config.DataDir, space, kubeconfig, m.env.CA.PEM()); err != nil && ctx.Err() == nil {
-		m.logger.Error(err, "publish Argo CD's cluster Secret", "space", space)
+		m.logger.Error(err, "Could not write a cluster Secret of Argo CD; Berth retries at the next renewal", "space", space)
 	}
 }

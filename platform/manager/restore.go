@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/snapshot"
 )
 
-// restorable are the spaces that a restore stops, and gives their places back.
+// restorable is what a restore needs of a shard: it stops spaces, and gives them their places back.
 type restorable interface {
 	Status(space string) (shard.Status, bool)
 	Hold(space string) (release func())
@@ -32,15 +32,15 @@ type restorable interface {
 	Wake(ctx context.Context, space string) error
 }
 
-// Restored is what came of a restore.
+// Restored is the result of a restore.
 type Restored struct {
 	Space    string           `json:"space"`
 	Snapshot string           `json:"snapshot"`
-	Changes  snapshot.Changes `json:"changes"` // of one that was given another name
+	Changes  snapshot.Changes `json:"changes"` // what is different in a space with another name
 }
 
-// restore makes a space of a snapshot: the one that it was taken of, or as, which
-// may hold something only if that is to be replaced.
+// restore restores a space from a snapshot: the space of the snapshot, or the space as. If that exists, replace must be
+// set.
 func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, as string, replace bool) (*Restored, error) {
 	id, err := snapshot.ParseID(name)
 	if err != nil {
@@ -91,8 +91,9 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	return result, nil
 }
 
-// take has a restore of a space be the only one in this process until end is called. One that a dedicated space's process
-// does holds up no other: somebody may have taken that over. It does not wait, as a wait could not be given up.
+// take makes a restore of a space the only one in this process until end is called. A restore in the process of a
+// dedicated space doesn't exclude others, because a tenant may have taken over that process. take doesn't wait: waiting
+// could not be canceled.
 func (s *snapshots) take(space string) (end func(), err error) {
 	if s.elsewhere(space) != nil {
 		if end, err = s.transfers.begin(); err != nil {
@@ -106,13 +107,13 @@ func (s *snapshots) take(space string) (end func(), err error) {
 	return s.restoring.Unlock, nil
 }
 
-// replace stops a space, whatever state it is in, and has it be what it was.
+// replace stops a space in any state, and restores it from the snapshot.
 func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID) error {
 	if process := s.elsewhere(id.Space); process != nil {
 		if err := s.checkMoved(id.Space); err != nil {
 			return err
 		}
-		// The process restores it, so that no store is opened here that it wrote.
+		// The process itself restores it, so that no store that it wrote is opened here.
 		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
 	}
 	if err := s.checkNotInPod(id, id.Space); err != nil {
@@ -137,8 +138,8 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 	}
 	changes, err := snapshot.Clone(ctx, bucket, id, as, datadir.Spaces(s.dataDir), datadir.Scratch(s.dataDir),
 		func(ctx context.Context) error {
-			// Not before the snapshot was found sound; and what it holds has its services
-			// reserved under the eyes of no syncer.
+			// The space is stopped only when the snapshot has been checked, and before the services of the snapshot are
+			// reserved, so that no syncer acts on them.
 			if err := s.stop(ctx, as); err != nil {
 				return err
 			}
@@ -148,12 +149,12 @@ func (s *snapshots) clone(ctx context.Context, bucket *snapshot.Bucket, id snaps
 			return s.shard.AdoptServices(ctx, as, vs)
 		})
 	if err = s.settle(as, had, err); err != nil && !had && !snapshot.Exists(dir) {
-		_ = os.Remove(datadir.Kubeconfig(s.dataDir, as)) // it leads nowhere
+		_ = os.Remove(datadir.Kubeconfig(s.dataDir, as)) // its server no longer serves the space
 	}
 	return changes, err
 }
 
-// checkNotInPod fails if the store of a space is in its pod, and the space has no process by which to replace it there.
+// checkNotInPod fails if the store of a space is in its pod, but the space has no process that could replace it there.
 func (s *snapshots) checkNotInPod(id snapshot.ID, space string) error {
 	if s.elsewhere(space) != nil {
 		return nil
@@ -165,7 +166,8 @@ func (s *snapshots) checkNotInPod(id snapshot.ID, space string) error {
 	return err
 }
 
-// checkMoved fails if a space is to have a pod, and its store is not there yet: a restore there would be overwritten.
+// checkMoved fails if a space must have a pod, but its store has not been moved there yet, because the move would
+// overwrite a restore.
 func (s *snapshots) checkMoved(space string) error {
 	if !s.pods {
 		return nil
@@ -177,7 +179,7 @@ func (s *snapshots) checkMoved(space string) error {
 	return err
 }
 
-// mayClone says why a snapshot can't become the space as, if it can't.
+// mayClone returns an error if a snapshot can't be restored as the space as.
 func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) error {
 	var remedy string
 	switch {
@@ -195,21 +197,21 @@ func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) err
 	return apierrors.NewBadRequest(fmt.Sprintf("restore snapshot %s as %s: a space of that name exists: %s", id, as, remedy))
 }
 
-// stop stops a space and takes its place away. Who asked may lose patience: it
-// is waited for all the same, as a space that stops on has no place to go back to.
-// One that is gone may have stopped with an error, as one whose store is damaged
-// does. It is to be replaced, and if its store were open yet, could not be.
+// stop stops a space and removes its place. It does not stop when the caller's context ends, because a space that is
+// still stopping can't get its place back. A space without a place may have stopped with an error, for example because
+// its store is damaged. That does not matter, as it is about to be replaced; if its store were still open, the
+// replacement would fail.
 func (s *snapshots) stop(ctx context.Context, space string) error {
 	err := s.shard.StopSpace(context.WithoutCancel(ctx), space)
 	if _, has := s.shard.Status(space); has || err == nil {
 		return err
 	}
-	s.logger.Error(err, "Space to be replaced did not stop in order", "space", space)
+	s.logger.Error(err, "Could not stop in order a space that a restore replaces; the restore continues", "space", space)
 	return nil
 }
 
-// settle gives a space its place, if it was restored, or else had one and was
-// stopped: then it goes on as it was.
+// settle gives a space its place, if it was restored, or if it had a place before it was stopped. In the latter case,
+// it continues as before.
 func (s *snapshots) settle(space string, had bool, err error) error {
 	_, has := s.shard.Status(space)
 	if has || err != nil && !had {
@@ -222,8 +224,8 @@ func (s *snapshots) settle(space string, had bool, err error) error {
 	return errors.Join(err, added)
 }
 
-// RestoreStopped restores a space of a data directory that no platform uses, from a bucket's URL, and returns the names
-// of the space and of the snapshot. trust is that of [RestoreRequest].
+// RestoreStopped restores a space in a data directory that no platform uses, from the URL of a bucket. It returns the
+// names of the space and of the snapshot. For trust, see [RestoreRequest].
 func RestoreStopped(ctx context.Context, dataDir, name, from string, trust bool) (space, restored string, err error) {
 	id, err := snapshot.ParseID(name)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// DefaultTokenOverlap and MaxTokenOverlap bound [Rotation.Overlap].
+// These are the default and the maximum of [Rotation.Overlap].
 const (
 	DefaultTokenOverlap = 24 * time.Hour
 	MaxTokenOverlap     = pki.MaxClientLifetime
@@ -32,10 +32,10 @@ const (
 
 // Rotation says which keys of a space to replace.
 type Rotation struct {
-	// CA is that of the space's client certificates. All that it issued are revoked at once.
+	// CA replaces the CA of the space's client certificates, which revokes all of them at once.
 	CA bool
-	// ServiceAccountKey signs the space's service-account tokens. Those of the key before are accepted for as long as
-	// Overlap, in which pods get new ones; if that is 0, they are refused at once.
+	// ServiceAccountKey replaces the key of the space's service-account tokens. Tokens of the old key are valid for
+	// Overlap, in which pods get new ones. If Overlap is 0, they are rejected at once.
 	ServiceAccountKey bool
 	Overlap           time.Duration
 }
@@ -67,8 +67,7 @@ func parseRotation(q url.Values) (r Rotation, err error) {
 	return r, r.check()
 }
 
-// rotateKeys replaces keys of a space, which may sleep. Those who have it open use the old ones until they open it
-// again.
+// rotateKeys replaces keys of a space, which may sleep. A running space uses the old keys until it reads the new ones.
 func rotateKeys(dataDir, space string, r Rotation) error {
 	ca, err := kubeconfig.OpenClientCA(dataDir, space)
 	if err == nil && r.CA {
@@ -83,7 +82,7 @@ func rotateKeys(dataDir, space string, r Rotation) error {
 	return nil
 }
 
-// Rotate replaces keys of a space. Its pods run on. It may be called again if it fails, or does not end.
+// Rotate replaces keys of a space. Its pods keep running. After a failure or a crash, it may be called again.
 func (m *Manager) Rotate(ctx context.Context, space string, r Rotation) error {
 	if _, ok := m.Status(space); !ok {
 		return apierrors.NewNotFound(v1alpha1.Resource("spaces"), space)
@@ -93,7 +92,7 @@ func (m *Manager) Rotate(ctx context.Context, space string, r Rotation) error {
 		return err
 	}
 	defer end()
-	// Once it has begun it goes on, whether or not somebody waits.
+	// From here on, it continues even if the caller no longer waits.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
 	if err := rotateKeys(m.config.DataDir, space, r); err != nil {
@@ -103,27 +102,27 @@ func (m *Manager) Rotate(ctx context.Context, space string, r Rotation) error {
 		return fmt.Errorf("the keys of space %s are rotated, but it does not run with them yet: %w", space, err)
 	}
 	if r.ServiceAccountKey && m.processes.get(space) == nil {
-		m.shard.WarmUp(space) // its pods are to get new tokens, if it sleeps too
+		m.shard.WarmUp(space) // even a space that sleeps wakes, so that its pods get new tokens
 	}
 	return m.writeKubeconfig(ctx, space)
 }
 
-// Restart has a space read its keys anew, if it is awake.
+// Restart makes a space read its keys again, if it is awake.
 func (m *Manager) Restart(ctx context.Context, space string) error {
 	m.shard.ForgetCredentials(space)
 	process := m.processes.get(space)
 	if process == nil {
 		return m.shard.Restart(ctx, space)
 	}
-	if m.pods != nil { // which has keys of its own, as they are here
+	if m.pods != nil { // which has a copy of the keys
 		if err := m.sendIdentity(ctx, space, process); err != nil {
-			return fmt.Errorf("%w; it is tried again", err) // see [podKeeper]
+			return fmt.Errorf("%w; Berth retries", err) // by [podKeeper]
 		}
 		return process.Wake(ctx)
 	}
 	err := process.Restart(ctx)
 	if errors.Is(err, control.ErrNotRunning) {
-		return nil // it reads them when it starts
+		return nil // it reads the keys when it starts
 	}
 	if err == nil {
 		err = process.Wake(ctx)
@@ -131,7 +130,7 @@ func (m *Manager) Restart(ctx context.Context, space string) error {
 	return err
 }
 
-// serveRotation lets other commands rotate keys, through the control socket.
+// serveRotation serves the command that rotates keys, on the control socket.
 func serveRotation(mux *http.ServeMux, rotate func(ctx context.Context, space string, r Rotation) error) {
 	mux.Handle("POST /spaces/{name}/rotate", control.Answer(func(r *http.Request) (any, error) {
 		rotation, err := parseRotation(r.URL.Query())
@@ -147,8 +146,7 @@ func serveRotation(mux *http.ServeMux, rotate func(ctx context.Context, space st
 	}))
 }
 
-// RotateKeys replaces keys of a space of a data directory, through the platform that runs on it, or itself if none
-// does.
+// RotateKeys replaces keys of a space in a data directory. If a platform runs on the directory, the platform does that.
 func RotateKeys(ctx context.Context, dataDir, space string, r Rotation) error {
 	if err := r.check(); err != nil {
 		return err

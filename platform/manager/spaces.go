@@ -89,7 +89,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 	}
 	m.undoOpen.add(func(ctx context.Context) {
 		if err := m.shard.Stop(ctx); err != nil {
-			m.logger.Error(err, "stop shard")
+			m.logger.Error(err, "Could not stop all spaces in order")
 		}
 	})
 	spaceprocess.ServeSpaces(m.env.Commands, m)
@@ -112,7 +112,7 @@ func (m *Manager) awaitHeld(ctx context.Context, name string) {
 		err = isolation.WaitEnforced(ctx, account, space)
 	}
 	if err != nil {
-		m.logger.Error(err, "spaces start without it: whoever takes over a space's account may do there all that its role grants; see docs/reference/host-access.md on admissionPolicy")
+		m.logger.Error(err, "Host does not enforce the admission policies for spaces; spaces start nevertheless, and their accounts have all rights of their role. See admissionPolicy in docs/reference/host-access.md")
 	}
 }
 
@@ -233,7 +233,7 @@ func (m *Manager) writeKubeconfig(ctx context.Context, name string) error {
 func closedRanges(ctx context.Context, host client.Client, logger klog.Logger) []netip.Prefix {
 	found, err := isolation.HostRanges(ctx, host)
 	if err != nil {
-		logger.Error(err, "Of these addresses of the host, only the private ones are closed to spaces; name the others in spaceDefaults.network.closedRanges")
+		logger.Error(err, "Could not find all public addresses of the host, which must be closed to spaces. List them in spaceDefaults.network.closedRanges")
 	}
 	return found
 }

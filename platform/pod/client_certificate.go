@@ -14,8 +14,9 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// ClientCertificate is the certificate by which the pods of dedicated spaces know the platform. It is issued anew after
-// half of its life, and not for each connection, which would cost a key and a signature. It is safe for concurrent use.
+// ClientCertificate is the platform's certificate for connections to the pods of dedicated spaces. It is renewed after
+// half of its lifetime, and not for each connection, which would cost a key and a signature. It is safe for concurrent
+// use.
 type ClientCertificate struct {
 	ca    *pki.CA
 	clock clock.PassiveClock
@@ -25,12 +26,12 @@ type ClientCertificate struct {
 	due  time.Time
 }
 
-// NewClientCertificate returns the certificate of a CA, which is issued when it is needed first.
+// NewClientCertificate returns the certificate, which the CA issues when it is first needed.
 func NewClientCertificate(ca *pki.CA, clock clock.PassiveClock) *ClientCertificate {
 	return &ClientCertificate{ca: ca, clock: clock}
 }
 
-// Get returns a certificate that is good for half of its life at least.
+// Get returns a certificate with at least half of its lifetime left.
 func (c *ClientCertificate) Get() (tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

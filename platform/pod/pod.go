@@ -1,9 +1,9 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pod runs the process of a dedicated space as a pod of its own: a StatefulSet of one replica with a volume, a
-// Service, and a Secret with what the process is told, in Berth's own namespace on the host. The manager calls it. It
-// never reads a Secret, and knows nothing of what the process does.
+// Package pod runs the process of a dedicated space as a pod: a StatefulSet with one replica and a volume, a Service,
+// and a Secret with the configuration of the process, in Berth's own namespace on the host. The manager calls it. It
+// never reads a Secret, and does not depend on what the process does.
 package pod
 
 import (
@@ -32,32 +32,34 @@ import (
 )
 
 const (
-	// Label is on all objects of the pod of a dedicated space, and names the space.
+	// Label is on all objects of a dedicated space's pod. Its value is the name of the space.
 	Label = translate.Domain + "/dedicated"
-	// SecretType is the type of the Secrets, which is immutable: no other Secret becomes one of these.
+	// SecretType is the type of the Secrets. The type of a Secret is immutable, so no other Secret can become one of
+	// these.
 	SecretType corev1.SecretType = translate.Domain + "/dedicated"
-	// annotationConfig has the pod be replaced when it is told something else.
+	// annotationConfig replaces the pod when its configuration changes.
 	annotationConfig = translate.Domain + "/configuration"
 
-	// apiPort and commandsPort are those of the pods.
+	// apiPort and commandsPort are the ports of the pods.
 	apiPort, commandsPort = 7445, 7446
-	// DataDir is where the pod has its volume.
+	// DataDir is the mount path of the pod's volume.
 	DataDir = "/data"
-	// volumeName is that of the volume of the Secret in the template.
+	// volumeName is the name in the template of the volume with the Secret.
 	volumeName = "configuration"
 
 	fieldOwner = "berth"
-	// maxName leaves room for what the host adds to the name of a StatefulSet in the labels of its pods.
+	// maxName is the maximum length of names, so that the host can append to the name of a StatefulSet in the labels of
+	// its pods.
 	maxName = 52
 )
 
-// Listen is where the process in a pod listens.
+// Listen returns the addresses at which the process in a pod listens.
 func Listen() dedicated.Addresses {
 	return dedicated.Addresses{API: ":" + strconv.Itoa(apiPort), Commands: ":" + strconv.Itoa(commandsPort)}
 }
 
-// ReadTemplate reads the StatefulSet of which those of the spaces are made. It names the namespace; its pod has a
-// volume named configuration for the Secret.
+// ReadTemplate reads the template of the spaces' StatefulSets. It must have a namespace, and its pod must have a volume
+// named configuration for the Secret.
 func ReadTemplate(file string) (*appsv1.StatefulSet, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -81,18 +83,18 @@ func ReadTemplate(file string) (*appsv1.StatefulSet, error) {
 	return template, nil
 }
 
-// Pods are those of a platform's dedicated spaces.
+// Pods are the pods of a platform's dedicated spaces.
 type Pods struct {
 	Host     client.Client
 	Platform string
 	Template *appsv1.StatefulSet
 }
 
-// nameSuffix ends the names of objects, so that none is the name of a Secret with credentials of a space, which has
-// another suffix.
+// nameSuffix is the suffix of the objects' names. The Secrets with credentials of spaces have another one, so that the
+// names never collide.
 const nameSuffix = "-dedicated"
 
-// Name of the objects of a space. No two spaces of a host have the same name, nor the same name of objects.
+// Name returns the name of the objects of a space, which is unique on the host.
 func Name(space string) string {
 	plain := translate.HostNamespacePrefix + space + nameSuffix
 	if len(plain) <= maxName && !strings.Contains(plain, "--") {
@@ -109,10 +111,10 @@ func (p *Pods) labels(space string) map[string]string {
 	return map[string]string{Label: space, translate.LabelPlatform: p.Platform}
 }
 
-// Apply makes or changes the objects of a space, whose process finds files in its directory. The pod is replaced if
-// digest, or the template, is another than before; the files themselves may change while it runs. claims are those with
-// which the objects were made first, as they are immutable. It returns where the pod is reached, also if what was there
-// before can't be changed.
+// Apply creates or updates the objects of a space. files are in the directory of its process. The pod is replaced if
+// digest or the template has changed; the files may change while it runs. claims are the volume claims with which the
+// objects were first created, because they are immutable. Apply returns the addresses of the pod, even if existing
+// objects can't be updated.
 func (p *Pods) Apply(ctx context.Context, space string, files map[string][]byte, digest string, claims []corev1.PersistentVolumeClaim) (at dedicated.Addresses, err error) {
 	service := p.service(space)
 	for _, o := range []client.Object{service, p.secret(space, files), p.statefulSet(space, digest, claims)} {
@@ -135,7 +137,7 @@ func (p *Pods) service(space string) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: p.meta(space),
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, Selector: p.labels(space), PublishNotReadyAddresses: true, // the platform finds out by itself
+			Type: corev1.ServiceTypeClusterIP, Selector: p.labels(space), PublishNotReadyAddresses: true, // the platform checks the pod itself
 			Ports: []corev1.ServicePort{port("api", apiPort), port("commands", commandsPort)},
 		},
 	}
@@ -157,7 +159,7 @@ func (p *Pods) statefulSet(space, digest string, claims []corev1.PersistentVolum
 	}
 	set.Spec.Replicas, set.Spec.ServiceName = ptr.To[int32](1), set.Name
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: p.labels(space)}
-	set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement // else a pod that never got ready would not be replaced
+	set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement // otherwise, a pod that never becomes ready would not be replaced
 	set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 		WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 	}
@@ -178,8 +180,8 @@ func (p *Pods) statefulSet(space, digest string, claims []corev1.PersistentVolum
 	return set
 }
 
-// Remove deletes the objects of a space, and the volume with its store. It returns what is left, for people: nothing
-// once all is gone. It does not wait, and is to be called again until then.
+// Remove deletes the objects of a space, and the volume with its store. It returns a description of what is left; empty
+// if everything is deleted. It does not wait, and must be called again until then.
 func (p *Pods) Remove(ctx context.Context, space string) (left string, err error) {
 	at := p.meta(space)
 	for _, o := range []client.Object{&appsv1.StatefulSet{ObjectMeta: at}, &corev1.Service{ObjectMeta: at}, &corev1.Secret{ObjectMeta: at}} {
@@ -201,7 +203,7 @@ func (p *Pods) Remove(ctx context.Context, space string) (left string, err error
 	return "", nil
 }
 
-// Why says why the pod of a space does not run, as far as its status tells.
+// Why returns why the pod of a space does not run, according to its status.
 func (p *Pods) Why(ctx context.Context, space string) string {
 	pods := &corev1.PodList{}
 	if err := p.Host.List(ctx, pods, client.InNamespace(p.Template.Namespace), client.MatchingLabels(p.labels(space))); err != nil {
@@ -227,7 +229,7 @@ func (p *Pods) Why(ctx context.Context, space string) string {
 	return fmt.Sprintf("pod %s is %s", pod.Name, pod.Status.Phase)
 }
 
-// Digest is of what the process of a pod reads once.
+// Digest returns the digest of what a pod's process reads only once.
 func Digest(parts ...[]byte) string {
 	hash := sha256.New()
 	for _, part := range parts {

@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repairs puts back what isolates spaces on the host when somebody changes it.
+// Package repairs restores objects that isolate spaces on the host when somebody changes them.
 package repairs
 
 import (
@@ -25,27 +25,30 @@ import (
 )
 
 const (
-	// repairPause is how long the first repair waits for other changes; it doubles with each further change of the same object,
-	// up to repairPauseMax.
+	// repairPause is how long the first repair waits for further changes. It doubles with each change of the same
+	// object, up to repairPauseMax.
 	repairPause, repairPauseMax = 100 * time.Millisecond, time.Minute
-	// conflictRetry is when a repair is tried again while something else is done to the space.
+	// conflictRetry is the pause before a repair is retried that another operation on the space prevents.
 	conflictRetry = time.Second
-	// repairQuiet is how long nobody must have changed an object for it to count as undisturbed.
+	// repairQuiet is how long nobody must have changed an object before its pause is reset.
 	repairQuiet = 2 * repairPauseMax
-	// repairers are how many spaces are repaired at once.
+	// repairers is how many spaces are repaired at once.
 	repairers = 2
-	// contested is after how many repairs of the same object somebody else is said to change it again and again.
+	// contested is the number of repairs of the same object after which it is reported that somebody changes it
+	// repeatedly.
 	contested = 5
 )
 
-// Repairs put back what isolates spaces, and the policies of all spaces, when somebody changes it. It is safe for concurrent use.
+// Repairs restore objects that isolate spaces, and the policies of all spaces, when somebody changes them. It is safe
+// for concurrent use.
 type Repairs struct {
-	queue workqueue.TypedRateLimitingInterface[string] // of spaces; "" is the policies
-	// pauses are of objects: one that somebody else changes again and again is put back ever more rarely.
+	queue workqueue.TypedRateLimitingInterface[string] // names of spaces; "" stands for the policies
+	// pauses are the pauses of objects. An object that somebody changes repeatedly is restored less and less often.
 	pauses workqueue.TypedRateLimiter[isolatingObject]
-	// repair puts back what isolates a space, or the policies. It fails with a conflict if something else is done to the space now.
+	// repair restores the isolation of a space, or the policies. It fails with a conflict during another operation on
+	// the space.
 	repair func(ctx context.Context, space string) error
-	// changed is called when there is something else to say of a space than before.
+	// changed is called when the status of a space changes.
 	changed func(space string)
 	logger  klog.Logger
 
@@ -55,17 +58,17 @@ type Repairs struct {
 
 type isolatingObject struct{ space, object string }
 
-// disturbance is what somebody has changed of what isolates a space. There is one of each space for which that was done in the
-// last repairQuiet, or that can't be repaired.
+// disturbance records which objects that isolate a space somebody has changed. It exists for spaces with changes in the
+// last repairQuiet, or whose repair fails.
 type disturbance struct {
-	pending map[string]isolation.Change // what is to be put back, by object
-	last    map[string]time.Time        // when it was changed last, by object
+	pending map[string]isolation.Change // changes to revert, by object
+	last    map[string]time.Time        // when an object was last changed
 	failure error                       // of the last repair
 }
 
-// New returns repairs that run once [Repairs.Run] does. repair puts back what isolates a space, or the policies if the name is
-// empty, and fails with a conflict if something else is done to the space now. changed is called when there is something else
-// to say of a space than before.
+// New returns repairs, which start with [Repairs.Run]. repair restores the isolation of a space, or the policies if the
+// name is empty. It fails with a conflict during another operation on the space. changed is called when the status of a
+// space changes.
 func New(repair func(context.Context, string) error, changed func(string), logger klog.Logger) *Repairs {
 	return &Repairs{
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](repairPause, repairPauseMax)),
@@ -74,7 +77,7 @@ func New(repair func(context.Context, string) error, changed func(string), logge
 	}
 }
 
-// Note has what was changed put back soon. It does not block.
+// Note schedules the repair of a change. It does not block.
 func (r *Repairs) Note(change isolation.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,12 +89,12 @@ func (r *Repairs) Note(change isolation.Change) {
 	d.last[change.Object] = time.Now()
 	_, waits := d.pending[change.Object]
 	d.pending[change.Object] = change
-	if !waits || change.Field == "" { // a namespace that is gone at last can be made again at once
+	if !waits || change.Field == "" { // a namespace that has been deleted can be created again at once
 		r.queue.AddAfter(change.Space, r.pauses.When(isolatingObject{change.Space, change.Object}))
 	}
 }
 
-// Run puts back what is noted until ctx ends.
+// Run repairs what Note records, until ctx ends.
 func (r *Repairs) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	for range repairers {
@@ -121,11 +124,11 @@ func (r *Repairs) next(ctx context.Context) bool {
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrNotIsolated):
 		r.forget(space)
-	case apierrors.IsConflict(err): // something else is done to the space now
+	case apierrors.IsConflict(err): // another operation on the space is in progress
 		r.putBack(space, pending, nil)
 		r.queue.AddAfter(space, conflictRetry)
 	case err != nil:
-		r.logger.Error(err, "Could not put back what isolates a space on the host; it is tried again", "space", space, "changed", texts(pending))
+		r.logger.Error(err, "Could not restore objects that isolate a space on the host; Berth retries", "space", space, "changes", texts(pending))
 		r.putBack(space, pending, err)
 		r.queue.AddRateLimited(space)
 	default:
@@ -136,10 +139,10 @@ func (r *Repairs) next(ctx context.Context) bool {
 	return true
 }
 
-// ErrNotIsolated is of a space that is gone, or is being deleted, so that nothing is put back.
+// ErrNotIsolated is returned by repair for a space that is gone or is being deleted, so that nothing is restored.
 var ErrNotIsolated = errors.New("the space is gone")
 
-// forget forgets what was changed of a space that is gone.
+// forget removes the changes of a space that is gone.
 func (r *Repairs) forget(space string) {
 	r.queue.Forget(space)
 	r.mu.Lock()
@@ -152,7 +155,7 @@ func (r *Repairs) forget(space string) {
 	}
 }
 
-// take returns what is to be put back now.
+// take returns the changes to revert now.
 func (r *Repairs) take(space string) (pending map[string]isolation.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +165,7 @@ func (r *Repairs) take(space string) (pending map[string]isolation.Change) {
 	return pending
 }
 
-// putBack notes that a repair has to be tried again.
+// putBack records that a repair must be retried.
 func (r *Repairs) putBack(space string, pending map[string]isolation.Change, failure error) {
 	r.mu.Lock()
 	d := r.of[space]
@@ -180,23 +183,23 @@ func (r *Repairs) putBack(space string, pending map[string]isolation.Change, fai
 	}
 }
 
-// repaired notes that a repair is done.
+// repaired records a completed repair.
 func (r *Repairs) repaired(space string, pending map[string]isolation.Change) {
 	r.mu.Lock()
 	d := r.of[space]
 	failed, fought := d.failure != nil, r.contested(space, d)
 	d.failure = nil
 	r.mu.Unlock()
-	r.logger.Info("Put back what isolates a space on the host", "space", space, "changed", texts(pending))
+	r.logger.Info("Restored objects that isolate a space on the host", "space", space, "changes", texts(pending))
 	if len(fought) > 0 {
-		r.logger.Error(errors.New("somebody changes it again and again; "+findOut), "What isolates a space on the host is put back ever more rarely", "space", space, "objects", fought)
+		r.logger.Error(errors.New("somebody changes the objects repeatedly; "+findOut), "Objects that isolate a space are restored less and less often", "space", space, "objects", fought)
 	}
 	if failed || len(fought) > 0 {
 		r.changed(space)
 	}
 }
 
-// settle forgets the objects of a space that nobody has changed for long.
+// settle removes the objects that nobody has changed for repairQuiet.
 func (r *Repairs) settle(space string) {
 	r.mu.Lock()
 	d := r.of[space]
@@ -221,7 +224,7 @@ func (r *Repairs) settle(space string) {
 	}
 }
 
-// contested are the objects that somebody else changes again and again. r.mu is held.
+// contested returns the objects that somebody changes repeatedly. r.mu must be held.
 func (r *Repairs) contested(space string, d *disturbance) (objects []string) {
 	for object := range d.last {
 		if r.pauses.NumRequeues(isolatingObject{space, object}) >= contested {
@@ -232,11 +235,11 @@ func (r *Repairs) contested(space string, d *disturbance) (objects []string) {
 	return objects
 }
 
-// findOut is the remedy.
+// findOut is the remedy in messages.
 const findOut = "find out who by --show-managed-fields, and have it leave the object alone"
 
-// Condition returns the condition Isolated of a space, and whether there is something to say: somebody contests its isolation,
-// or did so when the status before was written.
+// Condition returns the condition Isolated of a space, and whether it must be reported: if somebody changes the
+// isolation repeatedly, or if the previous status says so.
 func (r *Repairs) Condition(space string, before []metav1.Condition) (condition metav1.Condition, ok bool) {
 	condition = metav1.Condition{
 		Type: v1alpha1.ConditionIsolated, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIsolated, Message: "the objects that isolate the space on the host are correct",
@@ -260,7 +263,7 @@ func (r *Repairs) Condition(space string, before []metav1.Condition) (condition 
 	return condition, true
 }
 
-// texts says what was changed.
+// texts describes changes.
 func texts(changes map[string]isolation.Change) string {
 	var all []string
 	for _, object := range slices.Sorted(maps.Keys(changes)) {

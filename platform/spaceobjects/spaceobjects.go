@@ -35,35 +35,36 @@ import (
 )
 
 const (
-	// fieldManager is that of what the platform writes for itself, and configManager of what its configuration says of spaces.
+	// fieldManager is the field manager of the platform's own writes, configManager that of the spaces in its
+	// configuration.
 	fieldManager, configManager = "berth", "berth-config"
-	// defineTimeout bounds the wait for the host to serve a definition.
+	// defineTimeout limits how long to wait until the host serves a definition.
 	defineTimeout = 15 * time.Second
-	// Reconcilers are how many spaces are changed at once.
+	// Reconcilers is how many spaces are reconciled at once.
 	Reconcilers = 16
 )
 
-// Objects are the Space objects of a platform on its host. Their methods may be called concurrently, but for
-// [Objects.Run], which is called once.
+// Objects are the Space objects of a platform on its host. They are safe for concurrent use, except for [Objects.Run],
+// which may be called once.
 type Objects struct {
 	Client   client.WithWatch
 	platform string
-	store    cache.Store // what the watch shows, by name
-	// Queue has the names of the spaces to reconcile.
+	store    cache.Store // the cache of the watch, by name
+	// Queue contains the names of the spaces to reconcile.
 	Queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// Open returns the objects of the platform of a name. It reads nothing yet.
+// Open returns the Space objects of a platform. It reads nothing yet.
 func Open(host *rest.Config, platform string) (*Objects, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("make client for Space objects: %w", err)
 	}
-	mapper := meta.NewDefaultRESTMapper(nil) // without discovery, which may not know of them yet
+	mapper := meta.NewDefaultRESTMapper(nil) // without discovery, which may not contain the definitions yet
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Space"), meta.RESTScopeRoot)
 	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	config := rest.CopyConfig(host)
-	config.QPS = -1 // the host's own priority and fairness decides
+	config.QPS = -1 // the host's API priority and fairness limits the requests
 	config.ContentType, config.AcceptContentTypes = "", ""
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
@@ -75,7 +76,7 @@ func Open(host *rest.Config, platform string) (*Objects, error) {
 	}, nil
 }
 
-// Define installs the definitions of the API on the host, and waits until it serves them.
+// Define installs the CustomResourceDefinitions on the host, and waits until the host serves them.
 func (s *Objects) Define(ctx context.Context) error {
 	definitions, err := crds.All()
 	if err != nil {
@@ -85,11 +86,11 @@ func (s *Objects) Define(ctx context.Context) error {
 		have := &apiextensionsv1.CustomResourceDefinition{}
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 		err := s.Client.Patch(ctx, definition, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership)
-		if err != nil && !apierrors.IsForbidden(err) { // who may not may have it installed by somebody else
+		if err != nil && !apierrors.IsForbidden(err) { // without that right, somebody else may have installed them
 			return fmt.Errorf("install definition %s: %w", definition.Name, err)
 		}
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(definition), have); apierrors.IsForbidden(err) {
-			continue // whether it is there turns out soon
+			continue // the wait below fails if it is missing
 		}
 		err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, defineTimeout, true, func(ctx context.Context) (bool, error) {
 			if err := s.Client.Get(ctx, client.ObjectKeyFromObject(definition), have); err != nil {
@@ -109,7 +110,7 @@ func (s *Objects) Define(ctx context.Context) error {
 	return nil
 }
 
-// List returns the platform's objects, as the host has them now.
+// List returns the platform's objects, read from the host.
 func (s *Objects) List(ctx context.Context) ([]v1alpha1.Space, error) {
 	list := &v1alpha1.SpaceList{}
 	err := s.Client.List(ctx, list, client.MatchingFields{"spec.platformName": s.platform})
@@ -122,7 +123,7 @@ func (s *Objects) List(ctx context.Context) ([]v1alpha1.Space, error) {
 	return list.Items, nil
 }
 
-// Get returns an object as the watch shows it, which must not be changed; nil if there is none.
+// Get returns an object from the watch, which must not be changed; nil if there is none.
 func (s *Objects) Get(name string) *v1alpha1.Space {
 	item, ok, err := s.store.GetByKey(name)
 	if err != nil || !ok {
@@ -151,11 +152,11 @@ func (s *Objects) Ensure(ctx context.Context, name, store string) error {
 	return nil
 }
 
-// ErrForeign is of the object of a space whose store is another platform's.
+// ErrForeign is returned for the object of a space whose store belongs to another platform.
 var ErrForeign = fmt.Errorf("%w: the Space object of that name belongs to another store; name the space differently, or, to have this platform serve it, "+
 	"remove the annotation %s from the object", isolation.ErrTaken, translate.AnnotationStore)
 
-// Apply has the object of a space be what the configuration says.
+// Apply writes the object of a space as configured.
 func (s *Objects) Apply(ctx context.Context, space *v1alpha1.Space, store string) error {
 	have := &v1alpha1.Space{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: space.Name}, have); client.IgnoreNotFound(err) != nil {
@@ -165,7 +166,7 @@ func (s *Objects) Apply(ctx context.Context, space *v1alpha1.Space, store string
 		return ErrForeign
 	}
 	if !have.DeletionTimestamp.IsZero() {
-		return nil // as it was when its deletion began, so that no other policy holds for that
+		return nil // a change of its policy must not affect the deletion
 	}
 	want := &v1alpha1.Space{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Space"},
@@ -185,7 +186,8 @@ func (s *Objects) Apply(ctx context.Context, space *v1alpha1.Space, store string
 	return nil
 }
 
-// Claim sets the finalizer on an object, and the annotation with the store that it is served from. It fails with a conflict if somebody changed it meanwhile.
+// Claim adds the finalizer, and the annotation with the ID of the store, to an object. It fails with a conflict if the
+// object has changed in the meantime.
 func (s *Objects) Claim(ctx context.Context, object *v1alpha1.Space, store string) error {
 	claimed := object.DeepCopy()
 	controllerutil.AddFinalizer(claimed, v1alpha1.Finalizer)
@@ -196,7 +198,7 @@ func (s *Objects) Claim(ctx context.Context, object *v1alpha1.Space, store strin
 	return nil
 }
 
-// Release removes the finalizer from an object, because nothing is left of its space.
+// Release removes the finalizer from an object when nothing is left of its space.
 func (s *Objects) Release(ctx context.Context, object *v1alpha1.Space) error {
 	current := &v1alpha1.Space{}
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(object), current)
@@ -209,8 +211,9 @@ func (s *Objects) Release(ctx context.Context, object *v1alpha1.Space) error {
 	return nil
 }
 
-// Run watches the objects, and calls reconcile for each that was added, changed, deleted, or enqueued, never twice at once for
-// the same name, until ctx ends. What fails is tried again ever more rarely; what returns a time, after that time.
+// Run watches the objects until ctx ends. It calls reconcile for each object that was added, changed, deleted, or
+// enqueued, never concurrently for the same name. Errors are retried with increasing pauses. If reconcile returns a
+// duration, it is called again after that.
 func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, name string) (again time.Duration, err error), failed func(name string, err error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	enqueue := func(item any) {
@@ -257,8 +260,8 @@ func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, n
 	}
 }
 
-// matters reports whether there is something to do when an object changes. Statuses are the platform's own: a write to one, which
-// may say why another write failed, must not have everything done again.
+// matters reports whether a change of an object requires a reconcile. Changes of the status don't: the platform itself
+// writes it, also to report an error, and that must not trigger a retry.
 func matters(was, is any) bool {
 	before, ok := was.(*v1alpha1.Space)
 	after, isSpace := is.(*v1alpha1.Space)
@@ -266,7 +269,7 @@ func matters(was, is any) bool {
 		!slices.Equal(before.Finalizers, after.Finalizers) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
-// withoutManagedFields saves memory. It is for [cache.InformerOptions.Transform].
+// withoutManagedFields removes managed fields to save memory. It is a [cache.InformerOptions.Transform].
 func withoutManagedFields(item any) (any, error) {
 	if object, ok := item.(*v1alpha1.Space); ok {
 		object.ManagedFields = nil
@@ -292,7 +295,7 @@ func (s *Objects) next(ctx context.Context, reconcile func(context.Context, stri
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		if !apierrors.IsConflict(err) { // somebody was faster: no news
+		if !apierrors.IsConflict(err) { // a conflict is expected, and not worth a log line
 			failed(name, err)
 		}
 		s.Queue.AddRateLimited(name)

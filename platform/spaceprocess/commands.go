@@ -17,7 +17,7 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-// SpaceSet is a shard, or more than one.
+// SpaceSet is one or more shards.
 type SpaceSet interface {
 	List() []shard.Status
 	Status(name string) (shard.Status, bool)
@@ -26,8 +26,8 @@ type SpaceSet interface {
 	Restart(ctx context.Context, name string) error
 }
 
-// ServeSpaces lets other commands ask about spaces, wake them, put them to sleep
-// and have them read their keys anew, through the control socket.
+// ServeSpaces serves the commands that show spaces, wake them, put them to sleep, and make them read their keys again,
+// on the control socket.
 func ServeSpaces(mux *http.ServeMux, spaces SpaceSet) {
 	mux.Handle("GET /spaces", control.Answer(func(*http.Request) (any, error) { return spaces.List(), nil }))
 	mux.Handle("GET /spaces/{name}", control.Answer(func(r *http.Request) (any, error) {

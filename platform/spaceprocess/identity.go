@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// identityFiles are what a space is known by, beside the keys in the directory pki.
+// identityFiles are the files that identify a space, beside the keys in the directory pki.
 func identityFiles() []string { return []string{"node.key", "store.id", PodsAddressFile} }
 
-// PodsAddressFile is sent with the keys to a process on another machine: the IP at which the space's pods reach the
-// platform.
+// PodsAddressFile is sent with the keys to a process on another machine. It contains the IP at which the space's pods
+// reach the platform.
 const PodsAddressFile = "pods.address"
 
 func isIdentity(path string) bool {

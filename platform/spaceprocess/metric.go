@@ -17,10 +17,10 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-// MetricPath is where a space's own process tells of it.
+// MetricPath is the path of the metrics of a space's own process.
 const MetricPath = "/metric"
 
-// SpaceMetric is of a space in this process; running is nil if it does not run.
+// SpaceMetric returns the metrics of a space in this process. running is nil if it does not run.
 func SpaceMetric(running *shard.Space, dir string, status shard.Status, hostObjects map[string]int) metrics.Space {
 	ready := ptr.Deref(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady), metav1.Condition{Status: metav1.ConditionFalse})
 	m := metrics.Space{

@@ -1,8 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spaceprocess runs one dedicated space in a process of its own, which may be a pod. The platform writes what the
-// process needs into a directory, and asks and commands it by the requests of package shard/dedicated.
+// Package spaceprocess runs one dedicated space in a process of its own, which may be a pod. The platform writes the
+// files that the process needs into a directory, and sends it requests of package shard/dedicated.
 package spaceprocess
 
 import (
@@ -31,20 +31,20 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Files of the directory that the platform writes for the process, besides those of [hostaccess].
+// These are files in the directory that the platform writes for the process, in addition to those of [hostaccess].
 const (
-	ConfigFile = "config.json" // what [process.Dedicated.Write] writes
-	// IncarnationFile is in the directory of a space that has a pod, or had one that may be left, and in the pod. What it
-	// holds is random, and another for each pod with a volume of its own: the answer of one that is being deleted is not
-	// taken for the next one's.
+	ConfigFile = "config.json" // written by [process.Dedicated.Write]
+	// IncarnationFile contains a random ID of a space's pod. It is in the pod, and in the directory of the space on the
+	// platform. Each pod with its own volume has another ID, so that a response of a pod that is being deleted is not
+	// mistaken for one of the next pod.
 	IncarnationFile = "incarnation"
 )
 
-// stopTimeout bounds a clean stop of a dedicated space; what is not done by then is done as after a crash, at the next
-// start.
+// stopTimeout limits a clean stop of a dedicated space. What is not done by then is done at the next start, as after a
+// crash.
 const stopTimeout = 20 * time.Second
 
-// Run runs one space in this process, until ctx ends, for the platform that wrote the files in dir.
+// Run runs one space in this process until ctx ends. The platform has written the files in dir.
 func Run(ctx context.Context, d *process.Dedicated, dir string, version string, logger klog.Logger) error {
 	config, err := process.LoadHostConfig(filepath.Join(dir, hostaccess.KubeconfigFile))
 	if err != nil {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		sendTraces(stop)
 	}()
 	sync := d.Specs.Sync()
-	sync.Only, sync.Sync = d.Space, d.Specs.Of(d.Space).Sync() // it watches for nobody else
+	sync.Only, sync.Sync = d.Space, d.Specs.Of(d.Space).Sync() // it needs no watches for other spaces
 	spaces, err := startShardOnceAllowed(ctx, shard.Config{
 		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
@@ -79,7 +79,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if err := spaces.Stop(stop); err != nil {
-			logger.Error(err, "stop shard")
+			logger.Error(err, "Could not stop the space in order")
 		}
 	}()
 	store, err := newStore(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
@@ -101,7 +101,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	}))
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler := spaces.Handler(d.Space)
-		if handler == nil { // its store is somewhere else
+		if handler == nil { // its store is elsewhere
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "the space is being moved; try again later", http.StatusServiceUnavailable)
 			return
@@ -114,10 +114,10 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	return dedicated.Serve(ctx, dir, api, commands, logger)
 }
 
-// rightsTimeout is how long the host's authorizer may take to learn of rights that were granted a moment ago.
+// rightsTimeout is how long the host's authorizer may take until new rights are in effect.
 const rightsTimeout = 15 * time.Second
 
-// startShardOnceAllowed starts a shard whose account may have got its rights a moment ago.
+// startShardOnceAllowed starts a shard, and retries while the rights of its account are not in effect yet.
 func startShardOnceAllowed(ctx context.Context, config shard.Config) (spaces *shard.Shard, err error) {
 	end := time.Now().Add(rightsTimeout)
 	_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (done bool, _ error) {
@@ -127,7 +127,7 @@ func startShardOnceAllowed(ctx context.Context, config shard.Config) (spaces *sh
 	return spaces, err
 }
 
-// rereadFile is a file that others replace. It is safe for concurrent use.
+// rereadFile is a file that other processes replace. It is safe for concurrent use.
 type rereadFile struct {
 	path string
 	last atomic.Pointer[[]byte]
@@ -143,13 +143,13 @@ func (f *rereadFile) check() error {
 	return nil
 }
 
-// read returns what is in the file, or was when it could last be read.
+// read returns the contents of the file, or the last contents that could be read.
 func (f *rereadFile) read() []byte {
 	_ = f.check()
 	return *f.last.Load()
 }
 
-// Digest is the digest of what the process reads once of the directory that the platform wrote.
+// Digest returns the digest of the files in dir that the process reads only once.
 func Digest(dir string) (string, error) {
 	config, err := os.ReadFile(filepath.Join(dir, ConfigFile))
 	if err != nil {
@@ -159,15 +159,15 @@ func Digest(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the kubeconfig of a dedicated space: %w", err)
 	}
-	incarnation, err := os.ReadFile(filepath.Join(dir, IncarnationFile)) // of a pod
+	incarnation, err := os.ReadFile(filepath.Join(dir, IncarnationFile)) // only pods have one
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read the incarnation of a dedicated space: %w", err)
 	}
 	return pod.Digest(config, host, incarnation), nil
 }
 
-// podsAt returns where the space's pods reach the platform. To a process that outlives the platform's, the platform says it with
-// the keys: it has another address after each start.
+// podsAt returns where the space's pods reach the platform. The platform's address changes with each start. A process
+// that outlives the platform's gets it with the keys.
 func podsAt(d *process.Dedicated) func() translate.PodsEndpoint {
 	if !d.Remote() {
 		return d.Pods.Endpoint

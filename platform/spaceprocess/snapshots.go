@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/snapshot"
 )
 
-// Snapshots are a shard's spaces, as snapshots see them.
+// Snapshots adapts a shard's spaces for snapshots.
 type Snapshots struct{ *shard.Shard }
 
 // Snapshot implements [snapshot.Spaces].
@@ -22,13 +22,12 @@ func (s Snapshots) Snapshot(ctx context.Context, name, path string) error {
 	}
 	err := running.Snapshot(ctx, path)
 	if err != nil && ctx.Err() == nil && s.Space(name) != running {
-		return snapshot.ErrAsleep // it fell asleep meanwhile
+		return snapshot.ErrAsleep // it went to sleep in the meantime
 	}
 	return err
 }
 
-// Wake implements [snapshot.Spaces]. What may end the process again is not worth
-// a snapshot.
+// Wake implements [snapshot.Spaces]. It does not wake a space that may end the process: a snapshot is not worth that.
 func (s Snapshots) Wake(ctx context.Context, name string) error {
 	if err := s.HeldBack(name); err != nil {
 		return fmt.Errorf("wake space %s: %w", name, err)

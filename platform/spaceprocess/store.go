@@ -31,26 +31,26 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// Store has the process of a dedicated space send its store to the platform, and put another one in its place.
+// Store serves the store of a dedicated space to the platform: it sends copies, and accepts replacements.
 type Store struct {
 	StoreConfig
-	config string // digest of what the process reads once
+	config string // digest of the files that the process reads only once
 	keeper *snapshot.Keeper
-	// identity is the digest of the keys that the space runs with, a string: others than those in its directory while a
-	// restart with those has failed.
+	// identity is the digest, a string, of the keys that the space uses. After a failed restart, these are not the keys
+	// in its directory.
 	identity atomic.Value
 
 	mu sync.Mutex // one change at a time
 }
 
-// StoreConfig says which store it is.
+// StoreConfig configures a [Store].
 type StoreConfig struct {
 	Space        string
-	Dir, Scratch string // of the space, and for what is not complete
+	Dir, Scratch string // directories of the space, and for incomplete files
 	Shard        Runner
 	Spaces       snapshot.Spaces
-	Awake        func() int64 // the revision of the store while the space is awake; 0 if it is not
-	// Mark is the file by whose presence the space is to run; it always is if there is none.
+	Awake        func() int64 // returns the revision of the store while the space is awake; 0 otherwise
+	// Mark is a file. The space runs only if it exists. If Mark is empty, the space always runs.
 	Mark string
 }
 
@@ -64,8 +64,8 @@ type Runner interface {
 	Hold(space string) (release func())
 }
 
-// BegunFile is in the data directory of a dedicated space's process whose store is its own, and says that the platform
-// has let it run: until then, the platform has the store that counts.
+// BegunFile is a file in the data directory of a dedicated space's process that has its own store. It means that the
+// platform has let the process run the space. Until then, the platform has the current store.
 const BegunFile = "begun"
 
 func newStore(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (*Store, error) {
@@ -76,7 +76,7 @@ func newStore(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (*
 	return NewStore(c)
 }
 
-// NewStore returns the store of a space. What is in the scratch directory is removed.
+// NewStore returns the store of a space. It removes the contents of the scratch directory.
 func NewStore(c StoreConfig) (s *Store, err error) {
 	copies := filepath.Join(c.Scratch, "copies")
 	c.Scratch = filepath.Join(c.Scratch, "store")
@@ -94,7 +94,7 @@ func NewStore(c StoreConfig) (s *Store, err error) {
 	return s, err
 }
 
-// readKeys notes that the space will run with the keys in its directory.
+// readKeys records the keys in the space's directory as those that it uses.
 func (s *Store) readKeys() error {
 	files, err := ReadIdentity(s.Dir)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Store) readKeys() error {
 	return nil
 }
 
-// begun reports whether the space is to run.
+// begun reports whether the space must run.
 func (s *Store) begun() bool {
 	if s.Mark == "" {
 		return true
@@ -113,7 +113,7 @@ func (s *Store) begun() bool {
 	return err == nil
 }
 
-// resume runs the space, if it is to run.
+// resume runs the space, if it must run.
 func (s *Store) resume() error {
 	if !s.begun() {
 		return nil
@@ -125,7 +125,7 @@ func (s *Store) resume() error {
 	return nil
 }
 
-// stop stops the space, and leaves its store in order.
+// stop stops the space, and closes its store cleanly.
 func (s *Store) stop(ctx context.Context) error {
 	if err := s.Shard.StopSpace(ctx, s.Space); err != nil {
 		if _, has := s.Shard.Status(s.Space); has {
@@ -136,14 +136,14 @@ func (s *Store) stop(ctx context.Context) error {
 	if _, err := os.Stat(path + "-wal"); err != nil {
 		return nil
 	}
-	store, err := kine.Open(ctx, kine.Options{Path: path, Name: s.Space}) // which puts what is in the log where it belongs
+	store, err := kine.Open(ctx, kine.Options{Path: path, Name: s.Space}) // moves the write-ahead log into the file
 	if err != nil {
 		return fmt.Errorf("close the store of space %s: %w", s.Space, err)
 	}
 	return store.Close()
 }
 
-// Serve adds the commands on the store and the keys.
+// Serve adds the routes for the store and the keys.
 func (s *Store) Serve(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+dedicated.StorePath, s.send)
 	mux.Handle("PUT "+dedicated.StorePath, control.Answer(s.receive))
@@ -178,8 +178,8 @@ func (s *Store) Serve(mux *http.ServeMux) {
 	}))
 }
 
-// revision is a number that changes with the store: its revision while the space is awake, and else when the file was
-// last written; 0 if that is not known.
+// revision returns a number that changes with the store: its revision while the space is awake, otherwise the time of
+// the last write to the file; 0 if it is unknown.
 func (s *Store) revision() int64 {
 	if revision := s.Awake(); revision > 0 {
 		return revision
@@ -192,7 +192,7 @@ func (s *Store) revision() int64 {
 	return info.ModTime().UnixNano()
 }
 
-// send answers with a copy of the store.
+// send responds with a copy of the store.
 func (s *Store) send(w http.ResponseWriter, r *http.Request) {
 	dir, err := os.MkdirTemp(s.Scratch, "send-*")
 	if err == nil {
@@ -215,11 +215,11 @@ func sendFile(w http.ResponseWriter, path string) error {
 	defer file.Close()
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	w.Header().Set(dedicated.ChecksumHeader, sum)
-	_, _ = io.Copy(w, file) // who receives less finds out
+	_, _ = io.Copy(w, file) // the receiver detects an incomplete copy
 	return nil
 }
 
-// receive puts a store in the place of the space's.
+// receive replaces the space's store.
 func (s *Store) receive(r *http.Request) (any, error) {
 	restore, err := strconv.ParseBool(r.URL.Query().Get(dedicated.RestoreParam))
 	if err != nil || r.ContentLength < 0 {
@@ -240,10 +240,10 @@ func (s *Store) receive(r *http.Request) (any, error) {
 		return nil, apierrors.NewBadRequest("the space already runs here with its own store")
 	}
 	defer s.Shard.Hold(s.Space)()
-	ctx := context.WithoutCancel(r.Context()) // once it has begun it goes on, whether or not somebody waits
+	ctx := context.WithoutCancel(r.Context()) // from here on, it continues even if the caller no longer waits
 	err = s.stop(ctx)
 	switch {
-	case err != nil && !restore: // a restore replaces a store that is damaged, too
+	case err != nil && !restore: // a restore also replaces a damaged store
 	case restore:
 		err = snapshot.Restore(ctx, received, s.Dir, dir)
 	default:
@@ -252,13 +252,13 @@ func (s *Store) receive(r *http.Request) (any, error) {
 	return nil, errors.Join(err, s.resume())
 }
 
-// maxIdentity bounds what is read of the keys of a space.
+// maxIdentity limits the size of a space's keys in a request.
 const maxIdentity = 1 << 20
 
-// restartTimeout bounds the restart of the space with other keys.
+// restartTimeout limits the restart of the space with other keys.
 const restartTimeout = 2 * time.Minute
 
-// identify has the space have the keys of the request, and no others.
+// identify replaces the space's keys by those in the request.
 func (s *Store) identify(r *http.Request) (any, error) {
 	var files map[string][]byte
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxIdentity)).Decode(&files); err != nil {
@@ -299,7 +299,7 @@ func (s *Store) identify(r *http.Request) (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), restartTimeout)
 		defer cancel()
 		if err := s.Shard.Restart(ctx, s.Space); err != nil {
-			return nil, err // it is owed, as State says
+			return nil, err // the restart is retried; State reports it
 		}
 	}
 	s.identity.Store(digest)

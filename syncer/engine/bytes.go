@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// large is the size of host objects that are not updated at any rate: each update is a version of its own in the
-	// host's store until that is compacted.
+	// large is the size from which host objects are not updated at any rate. In the host's store, each update is a
+	// version of its own until it is compacted.
 	large = 16 << 10
-	// largePause is between two updates of such an object.
+	// largePause is the pause between two updates of such an object.
 	largePause = 10 * time.Second
 )
 
-// pacedError says when a write may be tried that came too soon.
+// pacedError is returned for a write that came too soon. after is when to retry.
 type pacedError struct{ after time.Duration }
 
 func (e *pacedError) Error() string {
 	return fmt.Sprintf("the space exceeded its limit of host writes; wait %s", e.after)
 }
 
-// bounded is the host as a space's account, within the bytes that the space may have there, and may write there in a
-// minute. It tells the syncer of writes that succeeded.
+// bounded is a client of the host as a space's account. It limits how many bytes the space may have there, and may
+// write in a minute. It tells the syncer of successful writes.
 type bounded struct {
 	client.Client
 	bytes *ledger
@@ -69,14 +69,15 @@ func (b *bounded) write(obj client.Object, update bool, send func() error) error
 	return nil
 }
 
-// SubResource paces what is written through a subresource as the whole object, which the host's store writes anew.
+// SubResource counts writes of a subresource as writes of the whole object, because the host's store writes the whole
+// object.
 func (b *bounded) SubResource(name string) client.SubResourceClient {
 	return &boundedVia{b.Client.SubResource(name), b}
 }
 
 func (b *bounded) Status() client.SubResourceWriter { return b.SubResource("status") }
 
-// boundedVia is a subresource of the host's objects, within the same bounds.
+// boundedVia is a subresource client with the same limits.
 type boundedVia struct {
 	client.SubResourceClient
 	of *bounded
@@ -90,8 +91,8 @@ func (b *boundedVia) Patch(ctx context.Context, obj client.Object, patch client.
 	return b.of.write(obj, true, func() error { return b.SubResourceClient.Patch(ctx, obj, patch, opts...) })
 }
 
-// pace bounds the bytes that a space writes to the host in a minute, and how often it updates a large object there that is
-// no pod. A nil pace bounds nothing.
+// pace limits the bytes that a space writes to the host in a minute, and how often it updates a large object that is
+// not a pod. A nil pace limits nothing.
 type pace struct {
 	account *bounds.Account
 	clock   clock.PassiveClock
@@ -99,7 +100,7 @@ type pace struct {
 	mu    sync.Mutex
 	left  float64 // bytes that may be written now
 	at    time.Time
-	large map[hostcache.Object]time.Time // when large objects were written last
+	large map[hostcache.Object]time.Time // when large objects were last written
 }
 
 func newPace(a *bounds.Account, c clock.PassiveClock) *pace {
@@ -109,7 +110,7 @@ func newPace(a *bounds.Account, c clock.PassiveClock) *pace {
 	return &pace{account: a, clock: c, left: float64(a.Limit(bounds.SyncedBytesPerMinute)), at: c.Now(), large: map[hostcache.Object]time.Time{}}
 }
 
-// wait returns a pacedError if a write comes too soon, or else counts it.
+// wait returns a pacedError if a write comes too soon, and otherwise counts it.
 func (p *pace) wait(o hostcache.Object, size int64, update bool) error {
 	if p == nil {
 		return nil
@@ -117,7 +118,7 @@ func (p *pace) wait(o hostcache.Object, size int64, update bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	if update && size > large && o.Resource != resources.Pods { // a pod's labels may be what Services find it by
+	if update && size > large && o.Resource != resources.Pods { // Services may select pods by their labels, so these must be current
 		if after := largePause - now.Sub(p.large[o]); after > 0 {
 			return &pacedError{after}
 		}
@@ -125,7 +126,7 @@ func (p *pace) wait(o hostcache.Object, size int64, update bool) error {
 	limit := float64(p.account.Limit(bounds.SyncedBytesPerMinute))
 	perSecond := limit / time.Minute.Seconds()
 	p.left, p.at = min(limit, p.left+now.Sub(p.at).Seconds()*perSecond), now
-	need := min(float64(size), limit) // what is larger than that must pass, too
+	need := min(float64(size), limit) // a larger object must pass, too
 	if p.left < need {
 		p.account.Refuse(bounds.SyncedBytesPerMinute)
 		return &pacedError{max(time.Duration((need-p.left)/perSecond*float64(time.Second)), FirstRetry)}
@@ -137,7 +138,7 @@ func (p *pace) wait(o hostcache.Object, size int64, update bool) error {
 	return nil
 }
 
-// note notes when a large object was written, and forgets those that may be written again.
+// note records when a large object was written, and removes those that may be written again.
 func (p *pace) note(o hostcache.Object, now time.Time) {
 	p.large[o] = now
 	for other, at := range p.large {
@@ -147,7 +148,8 @@ func (p *pace) note(o hostcache.Object, now time.Time) {
 	}
 }
 
-// sizeOf is the encoded size of a host object, as it is sent or as the shared watches hold it, where data is a digest.
+// sizeOf returns the encoded size of a host object, as it is sent, or as it is in the shared watches, where a digest
+// replaces the data.
 func sizeOf(obj client.Object) int64 {
 	size := digestedSize(obj.GetAnnotations()[hostcache.AnnotationDigest])
 	if o, ok := obj.(interface{ Size() int }); ok {
@@ -160,7 +162,7 @@ func sizeOf(obj client.Object) int64 {
 	return size + int64(len(encoded))
 }
 
-// digestedSize is the size of the data that a digest is of.
+// digestedSize returns the size of the data of a digest.
 func digestedSize(digest string) int64 {
 	_, size, _ := strings.Cut(digest, ".")
 	n, err := strconv.ParseInt(size, 10, 64)

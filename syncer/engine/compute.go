@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// computeShare is how long a space's syncer may compute in a second, once it has done that for computeAtOnce. One change of a
-	// Service, a NetworkPolicy, or a Namespace can have it look at tens of thousands of objects again, at each for
-	// milliseconds, and a tenant can make such changes without an end.
+	// computeShare is how long a space's syncer may compute in each second, after a burst of computeAtOnce. One change
+	// of a Service, NetworkPolicy, or Namespace can make it process tens of thousands of objects, for milliseconds
+	// each, and a tenant can make such changes continuously.
 	computeShare  = 500 * time.Millisecond
 	computeAtOnce = 2 * time.Second
 )
 
-// computing lets a space's syncer use one processor at a time, and that not for longer than its share. It is safe for
-// concurrent use.
+// computing lets a space's syncer use one processor at a time, within its share. It is safe for concurrent use.
 type computing struct {
 	clock clock.PassiveClock
 	share *timeshare.Share
@@ -34,12 +33,12 @@ func newComputing(c clock.PassiveClock) *computing {
 	return &computing{clock: c, share: timeshare.New(computeShare, computeAtOnce)}
 }
 
-// Compute is [computing.compute] for the space.
+// Compute runs work within the space's share; see [computing.compute].
 func (s *Engine) Compute(ctx context.Context, work func()) { s.processor.compute(ctx, work) }
 
-// compute does work that waits for nothing, and then waits until the syncer may go on, or ctx ends.
+// compute runs work, which must not block. Then it waits until the syncer may continue, or ctx ends.
 func (c *computing) compute(ctx context.Context, work func()) {
-	_ = c.share.Worked(ctx, c.alone(work)) // the work is done; what follows sees that ctx has ended
+	_ = c.share.Worked(ctx, c.alone(work)) // the work is done; the caller notices that ctx has ended
 }
 
 func (c *computing) alone(work func()) time.Duration {

@@ -20,39 +20,39 @@ import (
 	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
-// Bound is how many host objects of a resource a space may have, where a quota of
-// the host can't limit it: on objects in no namespace, and on a resource that the host
-// may have got after its controllers began, of which a quota would refuse all.
+// Bound limits how many host objects of a resource a space may have, for resources that no quota of the host can limit:
+// cluster-scoped objects, and resources that the host may have got after its controllers started, of which a quota
+// would reject all.
 type Bound struct {
 	most int
-	of   string // what they are to the tenant
+	of   string // the tenant's name for them
 }
 
-// Bound is the space's limit for host objects of a resource.
+// Bound returns the space's limit of host objects of a resource.
 func (s *Engine) Bound(limit bounds.Quantity, of string) Bound {
-	if s.account == nil { // of tests
+	if s.account == nil { // in tests
 		return Bound{limit.Max(), of}
 	}
 	return Bound{int(s.account.Limit(limit)), of}
 }
 
-// pendingCreates are the host objects of bounded resources that the host's watches
-// do not show yet. Many are created at once, and each create must count the others.
+// pendingCreates are the host objects of resources with a [Bound] that are not in the host's watches yet. Objects are
+// created concurrently, and each create must count the others.
 type pendingCreates struct {
 	mu sync.Mutex
 	of map[hostcache.Object]*pendingCreate
 }
 
-// pendingCreate is a host object that is being created, or was created in some version.
+// pendingCreate is a host object that is being created, or was created with some version.
 type pendingCreate struct {
-	tries   int // under way
+	tries   int // current attempts
 	version uint64
 }
 
-// errPanicked is the result of a create that did not return.
+// errPanicked is the result of a create that panicked.
 var errPanicked = errors.New("panicked")
 
-// createHost creates v's host object, unless a quota or a bound is reached.
+// createHost creates v's host object, unless a quota or a limit is reached.
 func (k *Resource[T]) createHost(ctx context.Context, v, host T) error {
 	key := Key{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(v)}
 	try, err := k.shortages.enter(key, host)
@@ -60,12 +60,12 @@ func (k *Resource[T]) createHost(ctx context.Context, v, host T) error {
 		return err
 	}
 	err = errPanicked
-	defer func() { k.shortages.done(try, key, host, err) }() // or else those that wait for this try would wait forever
+	defer func() { k.shortages.done(try, key, host, err) }() // otherwise, the objects that wait for this attempt would wait forever
 	err = k.CreateBounded(ctx, host)
 	return err
 }
 
-// CreateBounded creates a host object, unless the bound of its resource is reached. No quota of the host counts it.
+// CreateBounded creates a host object, unless the limit of its resource is reached. No quota of the host counts it.
 func (k *Resource[T]) CreateBounded(ctx context.Context, host T) error {
 	if k.Bound.most == 0 {
 		return CreateOnHost(ctx, k.HostAPI, host)
@@ -80,12 +80,11 @@ func (k *Resource[T]) CreateBounded(ctx context.Context, host T) error {
 	return err
 }
 
-// reserveCreate counts an object that is about to be created, or returns an error if
-// the bound is reached.
+// reserveCreate counts an object that is about to be created, or returns an error if the limit is reached.
 func (k *Resource[T]) reserveCreate(o hostcache.Object) error {
 	k.creates.mu.Lock()
 	defer k.creates.mu.Unlock()
-	delivered := k.Host.Routers[k.Name].Delivered.Load() // before the cache is read
+	delivered := k.Host.Routers[k.Name].Delivered.Load() // must be read before the cache
 	others := map[types.NamespacedName]struct{}{}
 	for host := range hostcache.Of[T](k.Host, k.Space.Name, k.Name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}
@@ -110,7 +109,7 @@ func (k *Resource[T]) reserveCreate(o hostcache.Object) error {
 	return nil
 }
 
-// done notes the result of a create.
+// done records the result of a create.
 func (c *pendingCreates) done(o hostcache.Object, host client.Object, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,9 +123,9 @@ func (c *pendingCreates) done(o hostcache.Object, host client.Object, err error)
 	}
 }
 
-// CreateOnHost tries again soon when the host has a conflict: it is not over the
-// object, but over the quota, which others count up at the same time. The host's
-// API server reads the quota anew within milliseconds.
+// CreateOnHost retries when the host responds with a conflict. The conflict is not about the object, but about the
+// quota, whose usage other requests update at the same time. The host's API server reads the quota again within
+// milliseconds.
 func CreateOnHost(ctx context.Context, host client.Client, object client.Object) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, contention(), func(ctx context.Context) (done bool, err error) {
@@ -142,8 +141,7 @@ func CreateOnHost(ctx context.Context, host client.Client, object client.Object)
 	return err
 }
 
-// contention is how long a write waits for others to count up the quota: a second
-// in all.
+// contention is the backoff of writes that conflict with updates of the quota: one second in total.
 func contention() wait.Backoff {
 	return wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.7, Jitter: 0.5, Steps: 10}
 }

@@ -28,38 +28,38 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Key is one unit of work: the resource's plural, and the virtual object's
-// namespace and name. For events it is the host event's.
+// Key is one unit of work: the plural name of the resource, and the namespace and name of the virtual object. For
+// events, they are those of the host's event.
 type Key struct {
 	Resource string
 	types.NamespacedName
 }
 
-// Config says which space an engine is of.
+// Config configures the engine of one space.
 type Config struct {
 	Space translate.Space
 	Host  *hostcache.Host
-	// Sync says what is synced of the space: what the host's options offer, or less.
+	// Sync says what is synced of the space. It is within the host's options.
 	Sync resources.SyncOptions
-	// OnHost acts on the host as the space's own account.
+	// OnHost is a client of the host that acts as the space's own account.
 	OnHost client.Client
-	// Virtual reaches the space's API with all rights.
+	// Virtual is a configuration for clients of the space's API with all rights.
 	Virtual *rest.Config
-	// Informers of the space, shared with its controllers.
+	// Informers are the informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
-	// Account of the space: what it uses of what is bounded. Nothing is if nil.
+	// Account counts what the space uses of limited resources. Nothing is counted if it is nil.
 	Account *bounds.Account
 	Logger  logr.Logger
 	Clock   clock.PassiveClock // the system clock if nil
 }
 
-// Engine does the work of one space's syncer, whatever the resource.
+// Engine is the part of one space's syncer that is the same for all resources.
 type Engine struct {
 	Space  translate.Space
 	Host   *hostcache.Host
 	Sync   resources.SyncOptions
-	Writer *Writer // the host, as the space's account
-	// HostAPI is the writer, or what exposes services by it.
+	Writer *Writer // writes to the host as the space's account
+	// HostAPI is the writer, or a wrapper of it that exposes services.
 	HostAPI    client.Client
 	toSpace    *rest.Config
 	VirtualAPI client.Client
@@ -68,34 +68,34 @@ type Engine struct {
 	Recorder   *eventRecorder
 	Clock      clock.PassiveClock
 	logger     logr.Logger
-	// NamedNodes, if set, returns the host's names of the nodes that an object asks for, each with its alias: what the
-	// host says may name them.
+	// NamedNodes, if set, returns the host's names and the aliases of the nodes that an object asks for, because the
+	// host's messages may contain the names.
 	NamedNodes func(client.Object) [][2]string
 
 	Queue        *Queue
 	shortages    *shortages
-	bytes        *ledger     // of host objects
-	HostNames    *ledger     // that ingresses, gateways and routes claim
-	failing      atomic.Bool // something that failed is to be tried again
+	bytes        *ledger     // bytes of host objects
+	HostNames    *ledger     // host names that ingresses, gateways, and routes claim
+	failing      atomic.Bool // something failed that must be retried
 	lastHastened atomic.Int64
 	counters     counters
 	processor    *computing
 	creates      pendingCreates
 	account      *bounds.Account // nil in tests
-	// soon and later say when to try again what failed: soon if the syncer could
-	// not do it, later if it is not for the syncer to do.
+	// soon and later are the pauses before a retry: soon for errors of the syncer, later for what the syncer can't
+	// change.
 	soon, later workqueue.TypedRateLimiter[Key]
-	// Work is what is done about a key, by its resource.
+	// Work processes keys, by their resource.
 	Work     map[string]func(context.Context, types.NamespacedName) (again time.Duration, err error)
 	Sources  sources
 	names    map[string]*nameWatch
 	synced   []cache.DoneChecker
-	counts   []func()                             // each counts what there is of a resource on the host
+	counts   []func()                             // each updates the number of host objects of a resource
 	extended map[cache.SharedIndexInformer]*added // by informer
 	added    map[string]*added                    // by resource
 }
 
-// New prepares an engine, which has no resources yet.
+// New returns an engine without resources.
 func New(c Config) (*Engine, error) {
 	s := &Engine{
 		Space: c.Space, Host: c.Host, Sync: c.Sync, Informers: c.Informers, Clock: c.Clock, logger: c.Logger,
@@ -107,7 +107,7 @@ func New(c Config) (*Engine, error) {
 	}
 	s.Queue = newQueue(workers, s.reconcile)
 	s.shortages = newShortages(s.Queue, func(short bool) { c.Host.SetShort(c.Space.Name, short) })
-	c.Host.SetShort(c.Space.Name, false) // it may fit by now; if not, its tries will say so
+	c.Host.SetShort(c.Space.Name, false) // retries report it again if there is still too little quota
 	s.Work[probes] = s.shortages.probe
 	s.FromHost(hostcache.Quotas, func(client.Object, func(Key)) { s.shortages.ease() })
 	if s.Clock == nil {
@@ -124,7 +124,7 @@ func New(c Config) (*Engine, error) {
 	return s, nil
 }
 
-// reach makes the clients of the space's API.
+// reach creates the clients of the space's API.
 func (s *Engine) reach(space *rest.Config) (err error) {
 	config := rest.CopyConfig(space)
 	config.UserAgent = "berth-syncer"
@@ -142,15 +142,15 @@ func (s *Engine) reach(space *rest.Config) (err error) {
 }
 
 const (
-	// requestRate is how many requests a syncer makes to its space in a second, once it has made requestsAtOnce. Without a limit,
-	// a tenant's policy that changes the statuses that the syncer writes keeps it writing, as fast as it can and without an end.
-	// Controllers of a space have the same rate.
+	// requestRate is how many requests a syncer sends to its space in a second, after a burst of requestsAtOnce.
+	// Without a limit, a tenant's admission policy that changes the statuses that the syncer writes would make it write
+	// them again continuously. Controllers of a space have the same rate.
 	requestRate = 200
-	// requestsAtOnce is as many as for some thousand pods that are created in one burst, and run.
+	// requestsAtOnce is enough for a burst of some thousand pods that are created and run.
 	requestsAtOnce = 20_000
 )
 
-// newRequestLimiter is for all clients of one space.
+// newRequestLimiter returns the limiter of all clients of one space.
 func newRequestLimiter() flowcontrol.RateLimiter {
 	return flowcontrol.NewTokenBucketRateLimiter(requestRate, requestsAtOnce)
 }

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// FromExtension is an informer of the space's objects of a resource, which it holds
-// as [syncer.typed] has them. It runs once [Engine.install] has seen to the resource.
+// FromExtension returns an informer of the space's objects of a resource, converted by [syncer.typed]. It starts when
+// [Engine.install] has installed the resource.
 func (s *Engine) FromExtension(resource string) (cache.SharedIndexInformer, error) {
 	if a := s.added[resource]; a != nil {
 		return a.informer, nil
@@ -49,7 +49,7 @@ func (s *Engine) FromExtension(resource string) (cache.SharedIndexInformer, erro
 	return informer, nil
 }
 
-// ExtensionInformer is an informer that [Engine.FromExtension] made of a resource, nil if it made none.
+// ExtensionInformer returns the informer that [Engine.FromExtension] has made for a resource; nil if there is none.
 func (s *Engine) ExtensionInformer(resource string) cache.SharedIndexInformer {
 	if a := s.added[resource]; a != nil {
 		return a.informer
@@ -64,17 +64,17 @@ type added struct {
 	state    atomic.Int32
 }
 
-// What became of the definition of an extension, as far as is known.
+// These are the states of the definition of an extension.
 const (
 	asked   int32 = iota // nothing yet
-	failed               // it could not be made, and is tried again
-	foreign              // the tenant has one of that name, and keeps it
+	failed               // it could not be created, and is retried
+	foreign              // the tenant has a definition with that name, which stays
 	ours
 )
 
-// hasSynced reports whether an extension's informer, which says so by synced, has
-// enqueued all there was at first. One that does not run has nothing to enqueue: a
-// tenant must not be able to keep its space awake by its definitions.
+// hasSynced reports whether an extension's informer, whose state synced returns, has enqueued all existing objects. An
+// informer that does not run counts as synced, because a tenant must not be able to keep its space awake with
+// definitions.
 func (a *added) hasSynced(synced func() bool) bool {
 	switch a.state.Load() {
 	case asked:
@@ -86,7 +86,7 @@ func (a *added) hasSynced(synced func() bool) bool {
 	}
 }
 
-// runExtension runs an informer of the space until ctx ends, and counts what it holds.
+// runExtension runs an informer of the space until ctx ends, and counts its memory.
 func (s *Engine) runExtension(ctx context.Context, informer cache.SharedIndexInformer) {
 	counter, err := heapsize.Count(informer, func(bytes int64) { s.account.Add(bounds.CachedBytes, bytes) })
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Engine) runExtension(ctx context.Context, informer cache.SharedIndexInf
 	informer.RunWithContext(ctx)
 }
 
-// defined reports whether there is anything to do for a resource in the space, and
-// if not, whether there may be later.
+// defined reports whether a resource is defined in the space, so that there may be work, and if not, whether it may be
+// later.
 func (s *Engine) defined(resource string) (now, later bool) {
 	a := s.added[resource]
 	if a == nil {
@@ -107,11 +107,11 @@ func (s *Engine) defined(resource string) (now, later bool) {
 	return state == ours, state != foreign
 }
 
-// ErrUnsettled says that it is not known yet what the space has of a resource.
+// ErrUnsettled means that it is not known yet which objects of a resource the space has.
 var ErrUnsettled = errors.New("the space's objects are not known yet")
 
-// Settled reports whether it is known what the space has of a resource: before, none
-// of it must be taken for gone.
+// Settled reports whether it is known which objects of a resource the space has. Before, none may be treated as
+// deleted.
 func (s *Engine) Settled(resource string) bool {
 	a := s.added[resource]
 	if a == nil {
@@ -126,9 +126,8 @@ const (
 	installRetry = 30 * time.Second
 )
 
-// install gives the space the definitions of the extensions that are synced, and
-// runs their informers until ctx ends. What a tenant makes of a definition
-// stops nothing but that resource.
+// install creates the definitions of synced extensions in the space, and runs their informers until ctx ends. If a
+// tenant changes a definition, this affects only that resource.
 func (s *Engine) install(ctx context.Context, running *sync.WaitGroup) {
 	for informer, a := range maps.All(s.extended) {
 		safego.Go(running, "sync an extension", func() {
@@ -154,10 +153,10 @@ func (s *Engine) install(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// define makes or mends a definition, and waits until it is served. It is not
-// ours if the tenant made it.
+// define creates or repairs a definition, and waits until it is served. It returns false if the tenant created the
+// definition.
 func (s *Engine) define(ctx context.Context, want *apiextensionsv1.CustomResourceDefinition) (ours bool, err error) {
-	mended := false // once is enough: another API may see differences where there are none
+	mended := false // repair only once, as another API version may always show differences
 	err = wait.PollUntilContextTimeout(ctx, installPoll, installRetry, true, func(ctx context.Context) (bool, error) {
 		have := &apiextensionsv1.CustomResourceDefinition{}
 		err := s.VirtualAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
@@ -189,7 +188,7 @@ func (s *Engine) define(ctx context.Context, want *apiextensionsv1.CustomResourc
 	return ours, err
 }
 
-// ignoreRace leaves out that somebody was faster.
+// ignoreRace ignores errors that mean that somebody else was faster.
 func ignoreRace(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil

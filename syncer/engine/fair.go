@@ -17,30 +17,31 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// hostRequests is how many requests the syncers of all spaces have under way at the host at once. One space alone has at
-// most half of them: the host may take long for some of a tenant's objects, by a webhook that does not answer.
+// hostRequests is the maximum number of concurrent requests of all spaces' syncers to the host. One space may have half
+// of them at most, because the host may take long for some of a tenant's objects, for example with a webhook that does
+// not respond.
 const hostRequests = 2 * workers
 
-// Slots is a number of slots that spaces share. When they are all taken, the spaces that wait get those that become
-// free one after the other, however many each waits for.
+// Slots is a number of slots that spaces share. While all are taken, waiting spaces get free slots in turn, however
+// many requests each has waiting.
 type Slots struct {
-	most int // of a space
+	most int // for one space
 
 	mu    sync.Mutex
 	free  int
-	held  map[string]int             // by each space that holds some
-	turns []string                   // spaces that wait, the next one first
-	waits map[string][]chan struct{} // of each of them, in order; closed to hand over a slot
+	held  map[string]int             // by space
+	turns []string                   // waiting spaces, the next one first
+	waits map[string][]chan struct{} // the waiting requests of each space, in order; a channel is closed to pass a slot
 }
 
 func newSlots(n, most int) *Slots {
 	return &Slots{most: most, free: n, held: map[string]int{}, waits: map[string][]chan struct{}{}}
 }
 
-// NewSlots are those of requests to the host.
+// NewSlots returns the slots for requests to the host.
 func NewSlots() *Slots { return newSlots(hostRequests, workers) }
 
-// take waits for a slot, until ctx ends. give must follow a success.
+// take waits for a slot until ctx ends. After a success, give must be called.
 func (f *Slots) take(ctx context.Context, space string) error {
 	f.mu.Lock()
 	if f.free > 0 && f.held[space] < f.most {
@@ -67,13 +68,13 @@ func (f *Slots) take(ctx context.Context, space string) error {
 		f.forget(space)
 	}
 	f.mu.Unlock()
-	if i < 0 { // it was handed over meanwhile
+	if i < 0 { // it was passed in the meantime
 		f.give(space)
 	}
 	return ctx.Err()
 }
 
-// give returns a slot of a space's.
+// give releases a slot of a space.
 func (f *Slots) give(from string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +94,7 @@ func (f *Slots) give(from string) {
 	f.forget(space)
 }
 
-// forget takes a space that does not wait any more out of the turns.
+// forget removes a space that no longer waits.
 func (f *Slots) forget(space string) {
 	if len(f.waits[space]) > 0 {
 		return
@@ -104,11 +105,10 @@ func (f *Slots) forget(space string) {
 	}
 }
 
-// BurstSeconds is how many seconds' writes of a space may come at once.
+// BurstSeconds is how many seconds' worth of writes a space may send at once.
 const BurstSeconds = 10
 
-// paced lets a space's requests to the host wait: writes for the space's own limit, and all of them for their turn among
-// those of other spaces.
+// paced delays a space's requests to the host: writes by the space's own limit, and all requests until they get a slot.
 type paced struct {
 	slots   *Slots
 	space   string
@@ -147,7 +147,7 @@ func (t pacedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.to.RoundTrip(req)
 }
 
-// NewClient is a client that acts as the space's own account, as fast as its limits and the other spaces let it.
+// NewClient returns a client that acts as the space's own account, within its limits.
 func NewClient(h *hostcache.Host, slots *Slots, space translate.Space, limits *bounds.Account) (client.Client, error) {
 	config := h.Account(space)
 	config.Wrap(newPaced(slots, space.Name, limits).through)

@@ -11,20 +11,19 @@ import (
 	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
-// holdLag is how long a space's informers may take to show what was written.
+// holdLag is how long a space's informers may take to deliver a write.
 const holdLag = 2 * time.Second
 
-// hold is why a host object is not what the space says: requests under way have
-// changed it ahead of what the space is about to store.
+// hold is why a host object differs from the space's object: current requests have changed it before the space stores
+// the change.
 type hold struct {
-	version  uint64 // of the virtual object: what is later, the requests conflict with
+	version  uint64 // of the virtual object; the requests conflict with later versions
 	requests int
 }
 
-// Hold keeps the syncer from undoing what a request does to a host object ahead
-// of its virtual one, which has this version, until the request's ctx has ended
-// and the space has had time to show what came of it. It is lost with the process,
-// as the request is.
+// Hold prevents that the syncer reverts a request's change to a host object whose virtual object, which has this
+// version, the request is about to change. It lasts until the request's context has ended and the space has had time to
+// deliver the result. It does not survive the process, and neither does the request.
 func (w *Writer) Hold(ctx context.Context, o hostcache.Object, version uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,14 +45,14 @@ func (w *Writer) release(o hostcache.Object) {
 	}
 }
 
-// reserving reports whether a request under way, or one that ended a moment ago, has reserved a host object.
+// reserving reports whether a current or very recent request has reserved a host object.
 func (w *Writer) reserving(o hostcache.Object) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.holds[o] != nil
 }
 
-// held reports whether a host object is ahead of its virtual one in this version.
+// held reports whether a host object is ahead of this version of its virtual object.
 func (w *Writer) held(o hostcache.Object, version uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,22 +13,23 @@ import (
 	"github.com/berth-dev/berth/syncer/hostcache"
 )
 
-// unshown is how long an object may take to be in the host's watches after it was counted.
+// unshown is how long an object may take to appear in the host's watches after it was counted.
 const unshown = time.Minute
 
-// sweepPause is how long at least what never came to be is not looked for again: all that is counted is looked at.
+// sweepPause is the minimum pause between two searches for counted objects that were never created, because a search
+// checks all of them.
 const sweepPause = 5 * time.Second
 
-// maxKept is how many objects that were refused are looked at as soon as less is in use. Others wait for their next try.
+// maxKept is how many rejected objects are retried as soon as less is in use. Others wait for their next retry.
 const maxKept = 1000
 
-// ledger counts what a space's host objects use of a quantity, as it is about to be written and as the host's watches show it.
-// A nil ledger bounds nothing.
+// ledger counts how much of a quantity a space's host objects use, those in the host's watches and those about to be
+// written. A nil ledger limits nothing.
 type ledger struct {
 	quantity bounds.Quantity
 	account  *bounds.Account
 	clock    clock.PassiveClock
-	there    func(hostcache.Object) bool // reports whether the host's watches show an object
+	there    func(hostcache.Object) bool // reports whether an object is in the host's watches
 	enqueue  func(Key)
 
 	mu      sync.Mutex
@@ -50,8 +51,8 @@ func newLedger(q bounds.Quantity, a *bounds.Account, c clock.PassiveClock, there
 	return &ledger{quantity: q, account: a, clock: c, there: there, enqueue: enqueue, of: map[hostcache.Object]use{}, refused: map[Key]struct{}{}}
 }
 
-// Take counts what an object is about to use, or returns a [*bounds.ExceededError] if it is more than before and than
-// there is. undo makes it what it was.
+// Take counts what an object is about to use. It returns a [*bounds.ExceededError] if that is more than before and more
+// than is available. undo restores the previous amount.
 func (l *ledger) Take(o hostcache.Object, amount int64) (undo func(), err error) {
 	if l == nil {
 		return func() {}, nil
@@ -74,7 +75,7 @@ func (l *ledger) Take(o hostcache.Object, amount int64) (undo func(), err error)
 	}, nil
 }
 
-// show counts what an object uses that is on the host, or is there no more.
+// show counts what an object on the host uses; 0 if it is gone.
 func (l *ledger) show(o hostcache.Object, amount int64) {
 	if l == nil {
 		return
@@ -84,7 +85,7 @@ func (l *ledger) show(o hostcache.Object, amount int64) {
 	l.set(o, amount)
 }
 
-// set counts an object. l.mu is held.
+// set counts an object. l.mu must be held.
 func (l *ledger) set(o hostcache.Object, amount int64) {
 	was := l.of[o].amount
 	if amount == 0 {
@@ -99,7 +100,7 @@ func (l *ledger) set(o hostcache.Object, amount int64) {
 	}
 }
 
-// sweep forgets what was counted and never came to be. l.mu is held.
+// sweep removes objects that were counted but never created. l.mu must be held.
 func (l *ledger) sweep() {
 	l.swept = l.clock.Now()
 	for o, u := range l.of {
@@ -110,7 +111,7 @@ func (l *ledger) sweep() {
 	}
 }
 
-// Keep notes that key was refused, to look at it as soon as less is in use.
+// Keep records that key was rejected, to retry it as soon as less is in use.
 func (l *ledger) Keep(key Key) {
 	if l == nil {
 		return
@@ -122,7 +123,7 @@ func (l *ledger) Keep(key Key) {
 	}
 }
 
-// more looks at another of those that were refused, as one of them was not.
+// more retries another rejected object after one succeeded.
 func (l *ledger) more() {
 	if l == nil {
 		return

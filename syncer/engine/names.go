@@ -19,10 +19,9 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// nameWatch fills the queue with the names of objects of one resource that change in
-// a space, of those that pods refer to. It holds none of them: it is the store
-// of a reflector, and keeps nothing. It watches once something refers to
-// one, or from the first if everything is to be on the host.
+// nameWatch enqueues the names of objects of one resource that change in a space, if something refers to them. It is
+// the store of a reflector that stores no objects. It starts to watch when something refers to an object, or
+// immediately if all objects are synced.
 type nameWatch struct {
 	resource string
 	metadata metadata.Getter
@@ -35,7 +34,7 @@ type nameWatch struct {
 	running sync.WaitGroup
 }
 
-// FromNames fills the queue with changes in the space of what used tells.
+// FromNames enqueues changes in the space of the objects that are used.
 func (s *Engine) FromNames(resource string, used usage) {
 	w := &nameWatch{resource: resource, metadata: s.metadata.Resource(corev1.SchemeGroupVersion.WithResource(resource)), used: used, wanted: used.hosted != nil}
 	s.names[resource] = w
@@ -54,7 +53,7 @@ func (w *nameWatch) open(enqueue func(Key)) {
 	}
 }
 
-// begin begins the watch as soon as it is open.
+// begin starts the watch when it is open.
 func (w *nameWatch) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +63,7 @@ func (w *nameWatch) begin() {
 	w.wanted = true
 }
 
-// run is called once, with w.mu held.
+// run is called once. w.mu must be held.
 func (w *nameWatch) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.stop = cancel
@@ -99,8 +98,8 @@ func (w *changedNames) Update(obj any) error { return w.changed(obj) }
 func (w *changedNames) Delete(obj any) error { return w.changed(obj) }
 func (w *changedNames) Resync() error        { return nil }
 
-// Transformer implements [cache.TransformingStore]: until a watch has begun, a reflector collects what there is. Of that no
-// more is kept than the names, as a space's annotations may take hundreds of megabytes.
+// Transformer implements [cache.TransformingStore]. A reflector collects the existing objects before it watches. Only
+// their names are kept, because a space's annotations may take hundreds of megabytes.
 func (w *changedNames) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {
@@ -110,11 +109,11 @@ func (w *changedNames) Transformer() cache.TransformFunc {
 	}
 }
 
-// Replace has all that is in use looked at, whether it is in the list or is
-// missing from it: anything may have changed since the last event.
+// Replace enqueues all objects in use, whether they are in the list or missing, because anything may have changed since
+// the last event.
 func (w *changedNames) Replace(list []any, _ string) error {
 	if w.used.hosted == nil {
-		list = nil // what is used is known
+		list = nil // what is used is already known
 	}
 	for _, obj := range list {
 		if err := w.changed(obj); err != nil {

@@ -11,60 +11,57 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// Queue is the work of one space: each key at most once at a time, several keys
-// at once. At rest it holds no goroutine, timers are set only for what is due
-// later, and it is no larger than the number of objects that there is something
-// to do for.
+// Queue is the work of one space. Several keys are processed at once, but each key only once at a time. An idle queue
+// has no goroutine, there are timers only for keys that are due later, and its size is that of the pending work.
 //
-// What is new goes before what changed: a burst of pods is on the host before
-// the space hears of all that becomes of them there.
+// New objects have priority over changed ones: a burst of pods is created on the host before their statuses are
+// processed.
 //
-// There is no pool that spaces share: whoever made its own API hang, by webhooks
-// that never answer, would hold the others' workers.
+// Spaces don't share a pool of workers. Otherwise, a tenant whose own API hangs, because of webhooks that never
+// respond, would block the workers of others.
 type Queue struct {
 	do    func(context.Context, Key) next
-	limit int // of keys worked on at once
+	limit int // of keys that are processed at once
 
 	mu      sync.Mutex
-	ctx     context.Context // of all work; nil until open
+	ctx     context.Context // for all work; nil until open is called
 	closed  bool
-	first   []Key          // what waits and is new to the host, in the order in which it came
-	rest    []Key          // all else that waits
-	turn    int            // counts takes, so that the first do not starve the rest
-	marks   map[Key]mark   // of all keys that wait or are worked on
-	later   map[Key]*timer // of keys that are due later
+	first   []Key          // waiting keys that are new to the host, in order of arrival
+	rest    []Key          // all other waiting keys
+	turn    int            // counts takes, so that first does not starve rest
+	marks   map[Key]mark   // of all keys that wait or are being processed
+	later   map[Key]*timer // keys that are due later
 	working int
 	workers sync.WaitGroup
 }
 
-// restTurn is which of the takes is for what is not new, while something new
-// waits: each of so many.
+// restTurn is the fraction of takes, one in so many, that are for other keys while new ones wait.
 const restTurn = 8
 
 type mark int
 
 const (
 	waits  mark = iota + 1
-	worked      // is worked on
-	again       // is worked on, and has been added meanwhile
+	worked      // is being processed
+	again       // is being processed, and has been added again
 )
 
-// next says when a key is due again by itself: never if after is 0.
+// next says when a key is due again: never if after is 0.
 type next struct {
 	after time.Duration
-	// idle is for what need not be done while the space sleeps.
+	// idle means that it can wait while the space sleeps.
 	idle bool
-	// wake is when it must be done at the latest, though it is idle: never if it is 0.
+	// wake is when it must be done at the latest, although idle is set; 0 means never.
 	wake time.Duration
-	// failed is for what may well succeed as soon as other writes to the host do.
+	// failed means that it may succeed as soon as other writes to the host do.
 	failed bool
-	// refused is for what the host, or a rule of the space, refused.
+	// refused means that the host, or a rule of the space, rejected it.
 	refused bool
 }
 
 type timer struct {
 	*time.Timer
-	at                    time.Time // that sleep must not keep waiting, unless idle
+	at                    time.Time // when it is due, even if the space sleeps, unless idle is set
 	idle, failed, refused bool
 }
 
@@ -72,7 +69,7 @@ func newQueue(limit int, do func(context.Context, Key) next) *Queue {
 	return &Queue{do: do, limit: limit, marks: map[Key]mark{}, later: map[Key]*timer{}}
 }
 
-// open begins the work, under ctx, on what was added before and is added later.
+// open starts to process the keys that were added, with ctx.
 func (q *Queue) open(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +82,7 @@ func (q *Queue) open(ctx context.Context) {
 	}
 }
 
-// close forgets what waits, and returns when nothing is worked on any more.
+// close drops waiting keys, and returns when none is being processed.
 func (q *Queue) close() {
 	q.mu.Lock()
 	q.closed = true
@@ -98,10 +95,10 @@ func (q *Queue) close() {
 	q.workers.Wait()
 }
 
-// Add has key worked on, once more if it is worked on right now.
+// Add enqueues a key. If it is being processed, it is processed once more.
 func (q *Queue) Add(key Key) { q.put(key, false) }
 
-// addFirst is add for what is new.
+// addFirst is Add for new objects.
 func (q *Queue) addFirst(key Key) { q.put(key, true) }
 
 func (q *Queue) put(key Key, first bool) {
@@ -122,7 +119,7 @@ func (q *Queue) put(key Key, first bool) {
 	}
 }
 
-// wait queues a key. q.mu is held.
+// wait queues a key. q.mu must be held.
 func (q *Queue) wait(key Key, first bool) {
 	q.marks[key] = waits
 	if first {
@@ -132,7 +129,7 @@ func (q *Queue) wait(key Key, first bool) {
 	}
 }
 
-// hire adds a worker, which leaves when nothing waits. q.mu is held.
+// hire starts a worker, which ends when no key waits. q.mu must be held.
 func (q *Queue) hire() {
 	q.working++
 	safego.Go(&q.workers, "sync objects", func() {
@@ -151,14 +148,14 @@ func (q *Queue) take() (key Key, ok bool) {
 	}
 	if len(*from) == 0 {
 		q.working--
-		if len(q.marks) == 0 { // a burst is not remembered
+		if len(q.marks) == 0 { // release the memory of a burst
 			q.first, q.rest, q.marks = nil, nil, map[Key]mark{}
 		}
 		return key, false
 	}
 	key, *from = (*from)[0], (*from)[1:]
 	q.marks[key] = worked
-	// What comes of this run is all that counts.
+	// Only the result of this run counts.
 	if t := q.later[key]; t != nil {
 		t.Stop()
 		delete(q.later, key)
@@ -180,7 +177,7 @@ func (q *Queue) done(key Key, n next) {
 	}
 }
 
-// hasten makes due what failed and is to be tried again later.
+// hasten makes failed keys due now.
 func (q *Queue) hasten() {
 	q.mu.Lock()
 	var failed []Key
@@ -197,7 +194,7 @@ func (q *Queue) hasten() {
 	}
 }
 
-// setTimer sets a key's timer. q.mu is held.
+// setTimer sets a key's timer. q.mu must be held.
 func (q *Queue) setTimer(key Key, n next) {
 	if t := q.later[key]; t != nil {
 		t.Stop()
@@ -210,7 +207,7 @@ func (q *Queue) setTimer(key Key, n next) {
 	t.Timer = safego.AfterFunc(n.after, "sync an object again", func() { q.due(key, t) })
 }
 
-// putLater has key worked on after a while, unless it is before. Only its last call counts.
+// putLater makes a key due after a while, unless it is processed before that. Only the last call counts.
 func (q *Queue) putLater(key Key, n next) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -219,7 +216,7 @@ func (q *Queue) putLater(key Key, n next) {
 	}
 }
 
-// due adds the key of a timer that has gone off, unless it was stopped too late.
+// due adds the key of an expired timer, unless the timer was stopped too late.
 func (q *Queue) due(key Key, t *timer) {
 	q.mu.Lock()
 	mine := q.later[key] == t
@@ -232,21 +229,21 @@ func (q *Queue) due(key Key, t *timer) {
 	}
 }
 
-// empty reports whether nothing waits and nothing is worked on.
+// empty reports whether no key waits or is being processed.
 func (q *Queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ctx != nil && len(q.marks) == 0
 }
 
-// NewWaits reports whether something waits that is new to the host.
+// NewWaits reports whether a new object waits.
 func (q *Queue) NewWaits() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.first) > 0
 }
 
-// nextTimer is when the first key is due that sleep must not keep waiting.
+// nextTimer returns when the first key is due that a sleeping space has to wake for.
 func (q *Queue) nextTimer() (at time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -258,14 +255,14 @@ func (q *Queue) nextTimer() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// length is how many keys wait.
+// length returns how many keys wait.
 func (q *Queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.first) + len(q.rest)
 }
 
-// unsynced is how many keys did not pass, and are due again later.
+// unsynced returns how many keys did not succeed, and are due again later.
 func (q *Queue) unsynced() (count int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

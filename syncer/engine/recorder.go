@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// eventRecorder records events about a tenant's objects in its space. Few spaces
-// ever get one: what recording takes is made for the first event.
+// eventRecorder records events about a tenant's objects in its space. Its parts are created with the first event,
+// because few spaces have any.
 type eventRecorder struct {
 	events typedcorev1.EventsGetter
 
@@ -27,14 +27,14 @@ type eventRecorder struct {
 }
 
 const (
-	// maxMessage is how many bytes an event, or a condition, says: a refusal names each field at fault, and recorders
-	// keep the messages of events.
+	// maxMessage is the maximum length of events and conditions, in bytes. Errors name each invalid field, and
+	// recorders keep the messages of events in memory.
 	maxMessage = 1 << 10
-	// maxRecorded is how many objects and messages a recorder remembers, so as to count what comes again.
+	// maxRecorded is how many objects and messages a recorder remembers to count repeated events.
 	maxRecorded = 512
 )
 
-// brief is the beginning of a message that is too long.
+// brief truncates a long message.
 func brief(message string) string {
 	if len(message) <= maxMessage {
 		return message

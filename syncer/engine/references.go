@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// Refer looks again at what has been, or is, referred to.
+// Refer enqueues objects that are, or were, referred to.
 func (s *Engine) Refer(resource string, names []types.NamespacedName, enqueue func(Key)) {
 	watch := s.names[resource]
 	if len(names) == 0 || watch == nil {
@@ -26,19 +26,19 @@ func (s *Engine) Refer(resource string, names []types.NamespacedName, enqueue fu
 	}
 }
 
-// usage tells which config maps or secrets of a space are to be on the host.
+// usage says which config maps or secrets of a space must be on the host.
 type usage struct {
 	index string
 	in    []cache.SharedIndexInformer // that have the index
-	// hosted, if set, names what is on the host: all that there is in the space
-	// is to be there, whether it is referred to or not.
+	// hosted, if set, returns what is on the host. Then all objects of the space are synced, whether something refers
+	// to them or not.
 	hosted func() []string
-	// Settled, if set, reports whether all of those informers have what there is.
+	// Settled, if set, reports whether all of these informers have synced.
 	Settled func() bool
 }
 
-// UsedBy is the usage of what the pods of the space refer to or, if the sync
-// option says so, of everything.
+// UsedBy returns the usage of objects that the pods of the space refer to or, if the sync option says so, of all
+// objects.
 func (s *Engine) UsedBy(resource, index string, in ...cache.SharedIndexInformer) usage {
 	u := usage{index: index, in: append(in, s.Informers.Core().V1().Pods().Informer())}
 	if s.Sync.Value(resource) == resources.All {
@@ -63,7 +63,7 @@ func (u usage) Contains(key types.NamespacedName) (bool, error) {
 	return false, nil
 }
 
-// all names everything of the resource that is used, or is on the host.
+// all returns the names of all objects that are used or on the host.
 func (u usage) all() (names []string) {
 	if u.hosted != nil {
 		return u.hosted()
@@ -74,7 +74,7 @@ func (u usage) all() (names []string) {
 	return names
 }
 
-// hostedKeys names the virtual objects that the host objects of a resource are of.
+// hostedKeys returns the names of the virtual objects of a resource's host objects.
 func (s *Engine) hostedKeys(resource string) (names []string) {
 	for host := range hostcache.Of[client.Object](s.Host, s.Space.Name, resource) {
 		if key, ok := KeyOf(resource, host); ok {
@@ -84,15 +84,13 @@ func (s *Engine) hostedKeys(resource string) (names []string) {
 	return names
 }
 
-// Indexes of a space's pods and ingresses by what they refer to, as
-// namespace/name.
+// These are indexes of a space's pods and ingresses by what they refer to, as namespace/name.
 const (
 	IndexConfigMaps = "berth.dev/configmaps"
 	IndexSecrets    = "berth.dev/secrets"
 )
 
-// IndexReferences lets config maps and secrets find the pods that use them:
-// only those in use go to the host.
+// IndexReferences indexes pods by the config maps and secrets that they use. Only those in use are synced.
 func IndexReferences(informer cache.SharedIndexInformer) error {
 	index := func(pick func(pod.References) []types.NamespacedName) cache.IndexFunc {
 		return func(obj any) ([]string, error) {

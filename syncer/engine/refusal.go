@@ -15,29 +15,28 @@ import (
 	"github.com/berth-dev/berth/translate/pod"
 )
 
-// Reasons of the events that tell a tenant why an object is not on the host, or
-// not as it was. docs/reference/events.md says what to do about each.
+// These are the reasons of events that tell a tenant why an object is not on the host, or was changed.
+// docs/reference/events.md says what to do about each.
 const (
 	ReasonQuota   = "HostQuotaExceeded"
 	ReasonRefused = "HostRefused"
 	ReasonForbids = "SpaceForbids"
 	ReasonTaken   = "HostNameTaken"
-	ReasonDropped = "HostDropped"         // it is there, but for some fields
-	ReasonNoLinks = "ServiceLinksLeftOut" // it is there, but for some environment variables
+	ReasonDropped = "HostDropped"         // it is on the host, without some fields
+	ReasonNoLinks = "ServiceLinksLeftOut" // it is on the host, without some environment variables
 	ReasonLost    = "ClaimLost"
 )
 
-// errRefused says that the tenant was told why its object is not on the host.
+// errRefused means that the object was rejected, and that the tenant has been told.
 var errRefused = errors.New("refused")
 
-// ErrForeign says that a host name is taken by an object that is not ours.
+// ErrForeign means that a name on the host is taken by an object that is not Berth's.
 var ErrForeign = errors.New("host name taken")
 
-// Forbidden is what the space's own rules say against an object. Admission in
-// the space says it first; here it is refused once more.
+// Forbidden is an error of the space's own rules. Admission in the space returns it first; the syncer checks again.
 type Forbidden struct{ error }
 
-// Forbid returns a [Forbidden] error if the space's rules say something against an object, else nil.
+// Forbid returns a [Forbidden] error if there are errors, and otherwise nil.
 func Forbid(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -45,17 +44,16 @@ func Forbid(errs field.ErrorList) error {
 	return Forbidden{errs.ToAggregate()}
 }
 
-// Refusal is an answer of the host's in words for the tenant.
+// Refusal is an error of the host, in words for the tenant.
 type Refusal struct{ Reason, Message string }
 
-// QuotaExceeded reports whether the host refused an object for a quota: upstream
-// says it in words alone.
+// QuotaExceeded reports whether the host rejected an object because of a quota. Upstream says so only in the message.
 func QuotaExceeded(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
-// Explain turns an error of the host's API into a refusal; told is false for
-// errors that are not about the object (the host is down, the watch lags).
+// Explain turns an error of the host's API into a refusal. told is false for errors that are not about the object, such
+// as an unreachable host or a watch that is behind.
 func (s *Engine) Explain(v client.Object, err error) (r Refusal, told bool) {
 	message := err.Error()
 	switch {
@@ -65,7 +63,7 @@ func (s *Engine) Explain(v client.Object, err error) (r Refusal, told bool) {
 		return Refusal{ReasonTaken, message}, true
 	case QuotaExceeded(err):
 		r.Reason = ReasonQuota
-	case apierrors.HasStatusCause(err, "NodeCapacity"): // upstream's PodResizeValidator, which tells what the node has
+	case apierrors.HasStatusCause(err, "NodeCapacity"): // upstream's PodResizeValidator, whose message has the resources of the node
 		return Refusal{ReasonRefused, "the pod's new resources do not fit on its node; request less, or delete the pod and create it again"}, true
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		r.Reason = ReasonRefused

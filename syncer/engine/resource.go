@@ -23,66 +23,64 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// reservation is how long a host object that was made ahead of its virtual
-// object, to reserve what the host allocates to it, may wait for it.
+// reservation is how long a host object may exist without a virtual object, if it was created to reserve what the host
+// allocates.
 const reservation = time.Minute
 
-// Resource declares what is special about one resource that is synced to the
-// host. T is a pointer to its Go type, the same on both sides. A nil hook does nothing.
+// Resource declares how one resource is synced to the host. T is a pointer to its Go type, which is the same on both
+// sides. Hooks may be nil.
 type Resource[T client.Object] struct {
 	*Engine
-	Name            string                    // the resource's, plural, as in URLs
+	Name            string                    // the plural name of the resource, as in URLs
 	NameLimit       int                       // of names on the host, in bytes
-	DeleteForbidden bool                      // the host object of what the space's rules forbid (by now) is deleted
+	DeleteForbidden bool                      // the host object is deleted if the space's rules forbid it, also if they do so only now
 	Virtual         cache.SharedIndexInformer // nil: read from the API
-	Bound           Bound                     // of host objects; the zero value is none
+	Bound           Bound                     // limit of host objects; the zero value means none
 
-	// IsUsed reports whether what key names should be on the host, before it is read.
+	// IsUsed reports whether the object of key should be on the host. It is called before the object is read.
 	IsUsed func(key types.NamespacedName) (bool, error)
-	// ConcernsNoOthers reports that a change of a virtual object concerns no other objects.
+	// ConcernsNoOthers reports that a change of a virtual object does not affect other objects.
 	ConcernsNoOthers func(was, is T) bool
 
 	// ToHost returns v's wanted host object, or false if it should have none.
 	ToHost func(ctx context.Context, v T) (T, bool, error)
-	// MakesRequests says that ToHost makes requests.
+	// MakesRequests means that ToHost sends requests.
 	MakesRequests bool
 
-	// HandleMissing is called before a missing host object is created, and reports
-	// whether it dealt with v: then none is created.
+	// HandleMissing is called before a missing host object is created. If it returns true, none is created.
 	HandleMissing func(ctx context.Context, v T) (bool, error)
-	// BeforeCreate completes a wanted host object that is about to be created by what
-	// it needs there, or returns why it can't have it.
+	// BeforeCreate completes a wanted host object before it is created, or returns why it can't be.
 	BeforeCreate func(ctx context.Context, v, want T) error
-	// ForCreate returns the part of a wanted host object that a host takes in a create.
+	// ForCreate returns the part of a wanted host object that the host accepts when it is created.
 	ForCreate func(want T) T
-	// AfterCreate gets what was sent to the host, and what the host made of it.
+	// AfterCreate is called with what was sent to the host, and what the host returned.
 	AfterCreate func(v, sent, host T)
 
-	// UpdateHost copies onto have what the tenant owns, and reports a difference.
+	// UpdateHost copies the tenant's fields to have, and reports whether anything differed.
 	UpdateHost func(want, have T) bool
-	// NeedsRecreate reports a difference that only another host object can have.
+	// NeedsRecreate reports whether immutable fields differ.
 	NeedsRecreate func(want, have T) bool
-	// MayUpdate is asked before a host object is updated. If it must not be updated
-	// yet, an event of what prevents it brings its key back.
+	// MayUpdate is called before a host object is updated. If it returns false, an event of the cause must enqueue the
+	// key again.
 	MayUpdate func(ctx context.Context, want T) (bool, error)
-	// UpdateSubresources changes on an existing host object what takes requests of its
-	// own. It returns the result, with an error, too.
+	// UpdateSubresources updates what an existing host object accepts only in requests of their own. It returns the
+	// resulting object, even with an error.
 	UpdateSubresources func(ctx context.Context, v, want, host T) (T, error)
-	// Relabel keeps the labels or the selector of a host object up to date of which the
-	// space's rules forbid another one: by them objects find each other.
+	// Relabel updates the labels or the selector of a host object whose other changes the space's rules forbid. Other
+	// objects select by them.
 	Relabel func(ctx context.Context, v, host T) error
-	// HandleDeletion takes over while v is being deleted; exists tells whether host is there.
+	// HandleDeletion replaces the default while v is being deleted. exists says whether host exists.
 	HandleDeletion func(ctx context.Context, v, host T, exists bool) error
 
-	// SyncStatus writes back to the space what the host owns, and returns when it must
-	// be called again at the latest (0: on the next change).
+	// SyncStatus writes to the space what the host owns. It returns when it must be called again at the latest; 0 means
+	// on the next change.
 	SyncStatus func(ctx context.Context, v, host T) (time.Duration, error)
-	// ReportRefusal writes to v itself why the host does not take it.
+	// ReportRefusal writes to v why the host rejects it.
 	ReportRefusal func(ctx context.Context, v T, r Refusal) error
 
-	// OwnerOf returns the key that a host object without an identity leads to.
+	// OwnerOf returns the key for a host object without an identity.
 	OwnerOf func(host T) (Key, bool)
-	// OnHostEvent gets each host object that was added, changed or deleted.
+	// OnHostEvent is called for each host object that was added, changed, or deleted.
 	OnHostEvent func(host T, enqueue func(Key))
 }
 
@@ -125,7 +123,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		if hosted && k.Relabel != nil && errors.As(err, &Forbidden{}) && !k.held(v, host) {
 			err = errors.Join(err, k.Relabel(ctx, v, host))
 		}
-		if hosted && k.SyncStatus != nil { // what runs already is reported all the same, and its tokens are refreshed
+		if hosted && k.SyncStatus != nil { // the status of an existing object is reported nevertheless, and its tokens are renewed
 			var statusErr error
 			again, statusErr = k.SyncStatus(ctx, v, host)
 			err = errors.Join(err, statusErr)
@@ -148,7 +146,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		return holdLag, nil
 	}
 	if hosted && k.NeedsRecreate != nil && k.NeedsRecreate(want, host) {
-		return 0, k.deleteHost(ctx, host) // its event brings us back
+		return 0, k.deleteHost(ctx, host) // the deletion triggers another sync
 	}
 	if !hosted {
 		host, err = k.create(ctx, v, want)
@@ -159,7 +157,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		}
 	}
 	if err != nil {
-		if paced := (*pacedError)(nil); hosted && k.SyncStatus != nil && errors.As(err, &paced) { // its write waits, what the host tells does not
+		if paced := (*pacedError)(nil); hosted && k.SyncStatus != nil && errors.As(err, &paced) { // only the write to the host waits; the host's status need not
 			_, statusErr := k.SyncStatus(ctx, v, host)
 			err = errors.Join(err, statusErr)
 		}
@@ -186,7 +184,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 	return again, err
 }
 
-// wanted is ToHost, as fast as the syncer may compute.
+// wanted calls ToHost, within the syncer's share of computing time.
 func (k *Resource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err error) {
 	if k.MakesRequests {
 		return k.ToHost(ctx, v)
@@ -195,13 +193,13 @@ func (k *Resource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err
 	return want, wanted, err
 }
 
-// held reports whether v is not yet, or not again, what the host object is of.
+// held reports whether the host object is not, or no longer, for this version of v.
 func (k *Resource[T]) held(v, host T) bool {
 	return k.Writer.held(hostcache.Object{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(host)}, hostcache.Version(v.GetResourceVersion()))
 }
 
-// create makes v's host object, unless it turns out that it is there already
-// (the watch may lag) or that v must not have one any more: then host is nil.
+// create creates v's host object. host is nil if it already exists (the watch may be behind), or if v must no longer
+// have one.
 func (k *Resource[T]) create(ctx context.Context, v, want T) (host T, err error) {
 	if k.HandleMissing != nil {
 		if done, err := k.HandleMissing(ctx, v); err != nil || done {
@@ -227,8 +225,8 @@ func (k *Resource[T]) create(ctx context.Context, v, want T) (host T, err error)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return host, k.There(ctx, v, want) // the watch brings it
-	case apierrors.IsInvalid(err): // a service's address is looked at before its name
+		return host, k.There(ctx, v, want) // the watch will deliver it
+	case apierrors.IsInvalid(err): // the host checks the address of a service before its name
 		if there := k.There(ctx, v, want); !apierrors.IsNotFound(there) {
 			return host, there
 		}
@@ -236,8 +234,8 @@ func (k *Resource[T]) create(ctx context.Context, v, want T) (host T, err error)
 	return created, err
 }
 
-// There looks at what keeps a wanted host object from being made, past the watch:
-// it must be the space's.
+// There checks, with the API, the object that prevents a wanted host object from being created: it must belong to the
+// space.
 func (k *Resource[T]) There(ctx context.Context, v, want T) error {
 	host, err := k.Live(ctx, want)
 	if err != nil {
@@ -246,7 +244,7 @@ func (k *Resource[T]) There(ctx context.Context, v, want T) error {
 	return k.Ours(v, host)
 }
 
-// Ours says that a host object under v's name is another's, if it is.
+// Ours returns an error if the host object with v's name belongs to another object.
 func (k *Resource[T]) Ours(v, host T) error {
 	if id, ours := translate.IdentityOf(host); !ours || id.Space != k.Space.Name {
 		return fmt.Errorf("%w: the host already has another object with the host name of %s; ask the admin of the platform to delete it", ErrForeign, v.GetName())
@@ -254,9 +252,8 @@ func (k *Resource[T]) Ours(v, host T) error {
 	return nil
 }
 
-// update makes v's host object as wanted, if it is not. A reserved one becomes
-// v's: only while v is there, as the name may be in other hands by now. Who
-// reserves it again changes it, so that this comes late and fails.
+// update makes v's host object equal to want. A reserved object becomes v's only while v exists, because the name may
+// have been reused. A new reservation changes the object, so that a late update fails.
 func (k *Resource[T]) update(ctx context.Context, v, want, host T) (T, error) {
 	var have T
 	changed := false
@@ -284,9 +281,8 @@ func (k *Resource[T]) update(ctx context.Context, v, want, host T) (T, error) {
 	return have, k.HostAPI.Update(ctx, have)
 }
 
-// settle ends a reconcile that the host, or a rule of the space, did not let
-// pass: refusals are told to the tenant and tried again ever more rarely, until
-// a change of v; other errors are retried as they come.
+// settle ends a reconcile that the host, or a rule of the space, did not accept. Rejections are reported to the tenant,
+// and retried less and less often until v changes. Other errors are returned.
 func (k *Resource[T]) settle(ctx context.Context, key types.NamespacedName, v T, hosted bool, err error) (time.Duration, error) {
 	r, told := k.Explain(v, err)
 	if !told {
@@ -294,7 +290,7 @@ func (k *Resource[T]) settle(ctx context.Context, key types.NamespacedName, v T,
 	}
 	r.Message = brief(r.Message)
 	k.Recorder.Record(v, corev1.EventTypeWarning, r.Reason, r.Message)
-	if k.ReportRefusal != nil && !hosted { // SyncStatus would write otherwise
+	if k.ReportRefusal != nil && !hosted { // otherwise, SyncStatus and this would overwrite each other
 		if err := k.ReportRefusal(ctx, v, r); err != nil {
 			return 0, err
 		}
@@ -308,7 +304,7 @@ func (k *Resource[T]) settle(ctx context.Context, key types.NamespacedName, v T,
 	return 0, errRefused
 }
 
-// collect deletes a host object whose virtual object is gone or is another one.
+// collect deletes a host object whose virtual object is gone or has another UID.
 func (k *Resource[T]) collect(ctx context.Context, key types.NamespacedName, host T) (time.Duration, error) {
 	id, _ := translate.IdentityOf(host)
 	if id.UID == "" {
@@ -322,7 +318,7 @@ func (k *Resource[T]) collect(ctx context.Context, key types.NamespacedName, hos
 	current := k.newObject()
 	err := k.VirtualAPI.Get(ctx, key, current)
 	if err == nil && (id.UID == "" || current.GetUID() == id.UID) {
-		return time.Second, nil // the space's watch lags
+		return time.Second, nil // the space's watch is behind
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("look for %s %s in the space: %w", k.Name, key, err)
@@ -330,7 +326,7 @@ func (k *Resource[T]) collect(ctx context.Context, key types.NamespacedName, hos
 	return 0, k.deleteHost(ctx, host)
 }
 
-// deleteHost deletes precisely the object that was looked at.
+// deleteHost deletes exactly this version of an object.
 func (k *Resource[T]) deleteHost(ctx context.Context, host T) error {
 	if host.GetDeletionTimestamp() != nil {
 		return nil
@@ -339,14 +335,14 @@ func (k *Resource[T]) deleteHost(ctx context.Context, host T) error {
 	return err
 }
 
-// Live reads a host object past the watch.
+// Live reads a host object from the API, not from the watch.
 func (k *Resource[T]) Live(ctx context.Context, like T) (T, error) {
 	host := k.newObject()
 	err := k.HostAPI.Get(ctx, client.ObjectKeyFromObject(like), host)
 	return host, err
 }
 
-// newObject is an empty object of the resource.
+// newObject returns an empty object of the resource.
 func (k *Resource[T]) newObject() T { return resources.Of(k.Name).New().(T) }
 
 func (k *Resource[T]) virtualObject(ctx context.Context, key types.NamespacedName) (v T, exists bool, err error) {
@@ -359,7 +355,7 @@ func (k *Resource[T]) virtualObject(ctx context.Context, key types.NamespacedNam
 	return v, exists, nil
 }
 
-// Stored reads an object of the space from an informer.
+// Stored returns an object of the space from an informer.
 func Stored[T client.Object](informer cache.SharedIndexInformer, key types.NamespacedName) (v T, exists bool) {
 	item, exists, err := informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
 	if err != nil || !exists {
@@ -369,8 +365,7 @@ func Stored[T client.Object](informer cache.SharedIndexInformer, key types.Names
 	return v, exists
 }
 
-// KeyOf is the key that a host object's events lead to; ok is false for one
-// that is not synced.
+// KeyOf returns the key for a host object's events; ok is false if it is not synced.
 func KeyOf(name string, host client.Object) (key Key, ok bool) {
 	id, ok := translate.IdentityOf(host)
 	return Key{Resource: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok

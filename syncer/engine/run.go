@@ -18,25 +18,23 @@ import (
 )
 
 const (
-	// workers is how many reconciles of one space are under way at once. Each
-	// waits for an API most of the time: with half as many, a host whose scheduler
-	// and kubelets are as busy lets a burst of pods wait for them.
+	// workers is how many keys of one space are processed at once. Mostly, each waits for an API. With half as many, a
+	// burst of pods would be delayed on a host with a busy scheduler and kubelets.
 	workers = 64
-	// FirstRetry is after how long what failed is tried again, the first time.
+	// FirstRetry is the pause before the first retry.
 	FirstRetry = 50 * time.Millisecond
-	firstLater = time.Second // for what is not an error of the syncer's
+	firstLater = time.Second // if the syncer is not the cause
 	lastRetry  = 10 * time.Minute
-	// hastened is how often at most what failed is tried again before its time, as the host takes writes again.
+	// hastened is the minimum interval at which failed keys are retried early because the host accepts writes again.
 	hastened = 30 * time.Second
 )
 
-// Run works until ctx ends, and returns when all its work has stopped. It may
-// be called once.
+// Run processes keys until ctx ends, and returns when all work has stopped. It may be called once.
 func (s *Engine) Run(ctx context.Context) error {
 	s.Informers.Start(ctx.Done())
 	var extended sync.WaitGroup
 	defer extended.Wait()
-	ctx, cancel := context.WithCancel(ctx) // what was installed ends with the syncer, whyever it does
+	ctx, cancel := context.WithCancel(ctx) // so that extensions end with the syncer, whatever the reason is
 	defer cancel()
 	s.install(ctx, &extended)
 	if !cache.WaitFor(ctx, "", s.synced...) {
@@ -44,7 +42,7 @@ func (s *Engine) Run(ctx context.Context) error {
 	}
 	defer s.Recorder.close()
 	defer s.Queue.close()
-	for _, count := range s.counts { // before what is new takes what they have
+	for _, count := range s.counts { // before new objects use up the limit
 		count()
 	}
 	s.Queue.open(ctx)
@@ -56,11 +54,11 @@ func (s *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconcile works on a key, whatever comes of it. Classes that can't be imported are
-// imported when the space wakes.
+// reconcile processes a key, and returns when it is due again. Classes that can't be imported are imported when the
+// space wakes.
 func (s *Engine) reconcile(ctx context.Context, key Key) next {
 	if ctx.Err() != nil {
-		return next{} // what is still queued when the syncer stops
+		return next{} // left in the queue when the syncer stops
 	}
 	switch now, later := s.defined(key.Resource); {
 	case now:
@@ -88,9 +86,9 @@ func (s *Engine) reconcile(ctx context.Context, key Key) next {
 	case errors.Is(err, errRefused):
 		return refused(s.later.When(key), after)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// Nothing is wrong with the syncer. Most often somebody was faster, and an
-		// event tells at once; but a conflict may also be over a quota, and what is
-		// not found may be a service account, or the host behind its proxy.
+		// These are not errors of the syncer. Usually, somebody else changed the object, and an event follows. But a
+		// conflict may also be about a quota, and what is not found may be a service account, or the host behind a
+		// proxy.
 		return next{after: s.later.When(key), idle: resources.Of(key.Resource).Class}
 	case ctx.Err() != nil:
 		return next{}
@@ -101,7 +99,7 @@ func (s *Engine) reconcile(ctx context.Context, key Key) next {
 	}
 }
 
-// refused says when to try again what was refused: a space need not be awake for it, but for what is on the host already and
+// refused returns when to retry what was rejected. The space need not wake for it, unless the object is on the host and
 // is due after again, if that is not 0.
 func refused(later, again time.Duration) next {
 	n := next{after: later, idle: true, refused: true}
@@ -111,7 +109,7 @@ func refused(later, again time.Duration) next {
 	return n
 }
 
-// wrote is told of each write that the host took: it may be well again.
+// wrote is called after each successful write: the host may work again.
 func (s *Engine) wrote() {
 	s.bytes.more()
 	if !s.failing.Load() {
@@ -125,8 +123,7 @@ func (s *Engine) wrote() {
 	s.Queue.hasten()
 }
 
-// try turns a panic over one object into an error: the process holds other
-// tenants' spaces.
+// try turns a panic about one object into an error, because the process runs spaces of other tenants.
 func (s *Engine) try(ctx context.Context, key Key) (after time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -136,15 +133,13 @@ func (s *Engine) try(ctx context.Context, key Key) (after time.Duration, err err
 	return s.Work[key.Resource](ctx, key.NamespacedName)
 }
 
-// Idle reports whether there is nothing to do: all that both sides have shown is
-// worked up, and the host's watches have shown the syncer's own writes. What
-// failed and is due later does not count, see [Engine.NextTimer].
+// Idle reports whether there is no work: all changes on both sides have been processed, and the host's watches have
+// returned the syncer's own writes. Retries that are due later don't count; see [Engine.NextTimer].
 func (s *Engine) Idle() bool {
 	return s.Sources.hasSynced() && s.Queue.empty() && s.Writer.seen()
 }
 
-// NextTimer is when the syncer has something to do by itself, ok is false if it
-// has not: tokens of running pods to replace, reservations to give back, and
-// tries to repeat that failed for the host's sake. What the host or the space's
-// rules refused is not among it: it is tried again when the space wakes.
+// NextTimer returns when the syncer next has work of its own; ok is false if it has none. Such work is replacing tokens
+// of running pods, releasing reservations, and retrying what failed because of the host. What the host or the space's
+// rules rejected is not included: it is retried when the space wakes.
 func (s *Engine) NextTimer() (at time.Time, ok bool) { return s.Queue.nextTimer() }

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// probes is the resource of keys that stand for a shortage whose next probe is due.
+	// probes is the resource of keys that stand for the next probe of a shortage.
 	probes = "quota probes"
-	// maxAsks is how many shortages of one resource are told apart.
+	// maxAsks is how many shortages of one resource are distinguished.
 	maxAsks = 8
-	// maxProbes is how many creates are tried at once after probes that succeeded.
+	// maxProbes is how many creates are tried at once after successful probes.
 	maxProbes = 64
-	// maxEased is how many objects that wait for more quota, and are on the host already, are looked at when there is more.
+	// maxEased is how many rejected objects that are already on the host are retried when a quota allows more.
 	maxEased = 64
 )
 
-// errWaits is an errRefused of what is tried again when its shortage ends, and not before.
+// errWaits is an errRefused for an object that is retried only when its shortage ends.
 var errWaits = fmt.Errorf("%w: waits for quota", errRefused)
 
-// shortages are what a space asked of its host and was refused for a quota there. All that ask for the same wait, and
-// one of them asks again now and then, or when a quota allows more: a space can have tens of thousands of pods that its
-// quota does not allow, and each try costs the host as much as a pod.
+// shortages are what a space asked for and the host rejected because of a quota. All objects that ask for the same
+// wait, and one of them probes now and then, or when a quota allows more. A space can have tens of thousands of pods
+// that its quota does not allow, and each attempt costs the host as much as a pod.
 type shortages struct {
 	enqueue func(Key)
 	after   func(Key, next)
@@ -44,17 +44,17 @@ type shortages struct {
 	mu     sync.Mutex
 	of     map[string]*shortage // by what is asked for
 	called map[Key]*shortage    // was waiting, and has been enqueued
-	others map[Key]struct{}     // refused for a quota otherwise than by create
-	eased  uint64               // how often quotas came to allow more
+	others map[Key]struct{}     // rejected because of a quota, but not when they were created
+	eased  uint64               // how often quotas have changed to allow more
 }
 
 type shortage struct {
 	asked   string
-	err     error // of the last try
+	err     error // of the last attempt
 	waiting []Key // in order; those not in queued have left
 	queued  map[Key]struct{}
-	calls   int // keys that are called and did not try yet
-	tries   int // creates under way
+	calls   int // keys that were called and have not tried yet
+	tries   int // current creates
 	allowed int // creates that may be tried now
 	window  int // how many may be tried after the next success
 	pause   time.Duration
@@ -63,8 +63,8 @@ type shortage struct {
 // try is a create that may be sent to the host.
 type try struct {
 	resource string
-	of       *shortage // nil if nothing is short
-	eased    uint64    // shortages.eased before
+	of       *shortage // nil if there is no shortage
+	eased    uint64    // shortages.eased at that time
 }
 
 func newShortages(q *Queue, changed func(short bool)) *shortages {
@@ -74,8 +74,8 @@ func newShortages(q *Queue, changed func(short bool)) *shortages {
 	}
 }
 
-// enter says whether an object may be created on the host now; if not, the error is the host's last one, and key waits.
-// done must follow a success.
+// enter reports whether an object may be created on the host now. If not, it returns the host's last error, and key
+// waits. After a success, done must be called.
 func (s *shortages) enter(key Key, host client.Object) (try, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *shortages) enter(key Key, host client.Object) (try, error) {
 	t.of = s.find(key.Resource, asks(host))
 	if ok && t.of != called {
 		delete(called.queued, key)
-		s.call(called, 1) // it asks for something else by now: its turn is the next one's
+		s.call(called, 1) // it now asks for something else, so the next one gets its turn
 	}
 	switch {
 	case t.of == nil:
@@ -106,7 +106,7 @@ func (s *shortages) enter(key Key, host client.Object) (try, error) {
 	return t, nil
 }
 
-// find is the shortage of what a resource's object asks for, nil if there is none.
+// find returns the shortage of what an object of a resource asks for; nil if there is none.
 func (s *shortages) find(resource, asks string) *shortage {
 	if of := s.of[resource+" "+asks]; of != nil {
 		return of
@@ -114,7 +114,7 @@ func (s *shortages) find(resource, asks string) *shortage {
 	return s.of[resource]
 }
 
-// done tells what came of a create.
+// done records the result of a create.
 func (s *shortages) done(t try, key Key, host client.Object, err error) {
 	refused := QuotaExceeded(err)
 	if t.of == nil && !refused {
@@ -133,7 +133,7 @@ func (s *shortages) done(t try, key Key, host client.Object, err error) {
 		of.err = err
 		of.wait(key)
 		switch {
-		case s.eased != t.eased: // since it was sent, so that nobody else will say so
+		case s.eased != t.eased: // the quota changed in the meantime, and nobody else reports that
 			s.grant(of, 1)
 		case probe:
 			of.allowed, of.window = 0, 1
@@ -148,7 +148,7 @@ func (s *shortages) done(t try, key Key, host client.Object, err error) {
 	}
 }
 
-// begin notes that something is short.
+// begin records a shortage.
 func (s *shortages) begin(resource, asks string) *shortage {
 	asked, n := resource+" "+asks, 0
 	for _, of := range s.of {
@@ -181,7 +181,7 @@ func (s *shortages) schedule(of *shortage) {
 	s.after(Key{Resource: probes, NamespacedName: types.NamespacedName{Name: of.asked}}, next{after: of.pause, idle: true})
 }
 
-// grant allows n creates, and calls those who waited longest to try them. If nobody waits, nothing is short any more.
+// grant allows n creates, and enqueues the objects that have waited longest. If nobody waits, the shortage ends.
 func (s *shortages) grant(of *shortage, n int) {
 	of.allowed = n
 	s.call(of, n)
@@ -208,13 +208,13 @@ func (s *shortages) call(of *shortage, n int) {
 	}
 }
 
-// ended is told of each reconcile. One that was called and did not try leaves its turn to the next.
+// ended is called after each reconcile. If an object was called and did not try, the next one gets its turn.
 func (s *shortages) ended(key Key, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.of) > 0 && !errors.Is(err, errWaits) {
 		for _, of := range s.of {
-			delete(of.queued, key) // it need not be on the host any more, or is there
+			delete(of.queued, key) // it need not be on the host any more, or it is
 		}
 	}
 	if of, ok := s.called[key]; ok {
@@ -230,8 +230,8 @@ func (s *shortages) ended(key Key, err error) {
 	}
 }
 
-// waits reports whether key waits for a shortage to end. If it does not, what a quota refused is on the host already,
-// and is looked at when there is more.
+// waits reports whether key waits for a shortage to end. If not, the object is already on the host, and is retried when
+// the quota allows more.
 func (s *shortages) waits(key Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *shortages) waits(key Key) bool {
 		}
 	}
 	if s.called[key] != nil {
-		return true // it has been called since
+		return true // it has been called in the meantime
 	}
 	if len(s.others) < maxEased {
 		s.others[key] = struct{}{}
@@ -250,7 +250,7 @@ func (s *shortages) waits(key Key) bool {
 	return false
 }
 
-// ease is called when a quota came to allow more.
+// ease is called when a quota has changed to allow more.
 func (s *shortages) ease() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +266,7 @@ func (s *shortages) ease() {
 	}
 }
 
-// probe is the work of a shortage's key.
+// probe processes the key of a shortage.
 func (s *shortages) probe(_ context.Context, asked types.NamespacedName) (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,8 +276,8 @@ func (s *shortages) probe(_ context.Context, asked types.NamespacedName) (time.D
 	return 0, nil
 }
 
-// asks tells apart what host objects of a resource ask of a quota: who asks for more than there is must not keep those
-// waiting who ask for less.
+// asks returns what a host object asks of a quota. Objects that ask for too much must not block objects that ask for
+// less.
 func asks(host client.Object) string {
 	var asked []any
 	switch o := host.(type) {
@@ -300,7 +300,7 @@ func asks(host client.Object) string {
 	return hostcache.Digest(map[string][]byte{"": encoded})[:16]
 }
 
-// count is how many objects wait for a quota to allow more.
+// count returns how many objects wait for a quota to allow more.
 func (s *shortages) count() (count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

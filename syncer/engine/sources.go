@@ -18,20 +18,19 @@ import (
 // sources are where a syncer's work comes from, on both sides.
 type sources struct {
 	all []source
-	// synced reports of each source whether it has enqueued all there was when it was opened.
+	// synced returns for each source whether it has enqueued all objects that existed when it was opened.
 	synced []func() bool
 	remove []func()
 	opened atomic.Bool
 }
 
-// source begins to fill the queue, and returns how to end that. synced, if not nil,
-// reports whether all there was at first has been enqueued.
+// source starts to fill the queue, and returns a function that ends that. synced, if not nil, reports whether all
+// existing objects have been enqueued.
 type source func(q *Queue) (remove func(), synced func() bool, err error)
 
 func (s *sources) Add(one source) { s.all = append(s.all, one) }
 
-// Open opens all sources, until one fails. What it opened is to be closed at
-// any rate.
+// Open opens all sources, until one fails. What was opened must be closed in any case.
 func (s *sources) Open(q *Queue) error {
 	for _, open := range s.all {
 		remove, synced, err := open(q)
@@ -53,7 +52,7 @@ func (s *sources) Close() {
 	}
 }
 
-// hasSynced reports whether the queue has been given all there was at first.
+// hasSynced reports whether all objects that existed at the start have been enqueued.
 func (s *sources) hasSynced() bool {
 	return s.opened.Load() && !slices.ContainsFunc(s.synced, func(synced func() bool) bool { return !synced() })
 }
@@ -63,11 +62,11 @@ func (s *Engine) FromSpace(informer cache.SharedIndexInformer, handle func(clien
 	s.FromChanges(informer, func(_, is client.Object, enqueue func(Key)) { handle(is, enqueue) })
 }
 
-// FromChanges is [Engine.FromSpace] with what an object was before it changed, nil if it was added or deleted. handle must return soon: the
-// informer keeps for it all that changes meanwhile.
+// FromChanges is [Engine.FromSpace] with the previous version of an object, nil if it was added or deleted. handle must
+// return soon, because the informer buffers further changes for it.
 func (s *Engine) FromChanges(informer cache.SharedIndexInformer, handle func(was, is client.Object, enqueue func(Key))) {
 	added := s.extended[informer]
-	if added == nil { // the rest does not wait for extensions
+	if added == nil { // only other resources wait for it to sync, not for extensions
 		s.synced = append(s.synced, informer.HasSyncedChecker())
 	}
 	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
@@ -108,8 +107,8 @@ func (s *Engine) FromHost(resource string, handle func(client.Object, func(Key))
 	})
 }
 
-// Add declares a resource that is synced to the host: its work and both sides' events. also, if set, gets each virtual
-// object that was added, changed or deleted, but for changes that concern no others.
+// Add declares a resource that is synced to the host: its work, and the events of both sides. also, if set, is called
+// for each virtual object that was added, changed, or deleted, except for changes that concern no others.
 func Add[T client.Object](k *Resource[T], also func(v T, enqueue func(Key))) {
 	k.FromChanges(k.Virtual, func(was, obj client.Object, enqueue func(Key)) {
 		enqueue(Key{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(obj)})
@@ -125,13 +124,13 @@ func Add[T client.Object](k *Resource[T], also func(v T, enqueue func(Key))) {
 	AddToHost(k)
 }
 
-// shownOnHost reports whether the host's watches show an object.
+// shownOnHost reports whether an object is in the host's watches.
 func (s *Engine) shownOnHost(o hostcache.Object) bool {
 	_, ok := hostcache.Get[client.Object](s.Host, o.Resource, o.Namespace, o.Name)
 	return ok
 }
 
-// count notes what a host object uses that came, changed or went.
+// count records what a host object uses that was added, changed, or deleted.
 func (s *Engine) count(resource string, host client.Object) {
 	if s.bytes == nil {
 		return

@@ -14,25 +14,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RemoveStale removes the space's stale host objects of a disabled resource.
+// RemoveStale deletes the space's host objects of a disabled resource.
 func (s *Engine) RemoveStale(resource string) {
 	s.Work[resource] = func(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 		if name.Namespace != s.Space.HostNamespace() {
-			return 0, nil // looked for in the space, by a resource that is enabled
+			return 0, nil // another, enabled resource handles it
 		}
 		o := s.Host.StaleObject(resource, name)
 		if o == nil {
 			return 0, nil
 		}
-		// Past the writer, which waits for watches that are not there.
+		// Not with the writer, which would wait for watches that don't exist.
 		err := s.Writer.Client.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.UID)})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another has the name by now
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another object has the name by now
 			return 0, fmt.Errorf("remove it from the host, as %s are disabled: %w", resource, err)
 		}
 		s.Host.ForgetStale(resource, name)
 		return 0, nil
 	}
-	// What is watched for other spaces is known by the watch: also the last writes of a syncer that ran a moment ago.
+	// A watch that other spaces need also has the last writes of a syncer that ran a moment ago.
 	s.FromHost(resource, func(host client.Object, enqueue func(Key)) {
 		enqueue(Key{Resource: resource, NamespacedName: client.ObjectKeyFromObject(host)})
 	})

@@ -10,14 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Stats count the work of one space's syncer since it was made.
+// Stats count what one space's syncer has done since it was created.
 type Stats struct {
-	Done      uint64 // reconciles that left nothing to do
-	Conflicts uint64 // that somebody was faster than, or that missed an object
-	Refused   uint64 // that the host, a quota or a rule of the space refused
-	Failed    uint64 // that will be tried again, and should not have to be
+	Done      uint64 // reconciles after which nothing is left to do
+	Conflicts uint64 // somebody else was faster, or an object was missing
+	Refused   uint64 // rejected by the host, a quota, or a rule of the space
+	Failed    uint64 // unexpected errors, which are retried
 	Queued    int    // objects that wait for a reconcile
-	Unsynced  int    // objects that the host, or a rule of the space, refused, or that failed, and are tried again
+	Unsynced  int    // objects that were rejected, or that failed, and are retried
 }
 
 // counters count reconciles by their errors.
@@ -36,7 +36,7 @@ func (c *counters) count(err error) {
 	}
 }
 
-// Stats tells what the syncer has done.
+// Stats returns what the syncer has done.
 func (s *Engine) Stats() Stats {
 	return Stats{
 		Done: s.counters.done.Load(), Conflicts: s.counters.conflicts.Load(), Refused: s.counters.refused.Load(), Failed: s.counters.failed.Load(),

@@ -15,20 +15,19 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// annotationUnknown is on an object of an extension as the syncer holds it, and
-// nowhere else: the fields of its spec that Berth's types do not have. The host's
-// definition may be newer than these, and a tenant may edit its own.
+// annotationUnknown is only on the syncer's copies of an extension's objects. It lists the fields of the spec that
+// Berth's types don't have: the host's definition may be newer than these, and a tenant may edit its own.
 const annotationUnknown = translate.Domain + "/unknown-fields"
 
-// maxUnknown is how many of them are named: a tenant may write any number.
+// maxUnknown is how many of them are listed, because a tenant may write any number.
 const maxUnknown = 10
 
-// typed is an object of a space's as the type of its kind, with a note of what
-// that does not hold. What can't be read as that type keeps its metadata only.
+// typed converts an object of a space to the type of its kind, and adds annotationUnknown. If that fails, only the
+// metadata is kept.
 func typed(r resources.Resource, obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return obj, nil // a tombstone's, or one that is typed already
+		return obj, nil // of a tombstone, or already converted
 	}
 	out := r.New()
 	var unknown []string
@@ -62,9 +61,8 @@ func typed(r resources.Resource, obj any) (any, error) {
 	return out, nil
 }
 
-// CheckUnknown refuses fields that would not go to the host: what is left of v there
-// could mean another thing than v, be it a gateway that no longer asks its clients
-// for certificates.
+// CheckUnknown rejects fields that would not be synced. Without them, the object could mean something else, such as a
+// gateway that no longer requires client certificates.
 func CheckUnknown(v client.Object) (errs field.ErrorList) {
 	note := v.GetAnnotations()[annotationUnknown]
 	if note == "" {

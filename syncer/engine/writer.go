@@ -15,41 +15,40 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// Writer writes to the host as a space's account, and remembers of its writes
-// what the shared watches have not shown yet.
+// Writer writes to the host as a space's account, and remembers the writes that the shared watches have not delivered
+// yet.
 type Writer struct {
 	client.Client
 	Host *hostcache.Host
 
 	mu      sync.Mutex
 	written map[string]uint64              // the latest resource version of each resource
-	deleted map[hostcache.Object]types.UID // what may be there still, as far as is seen
-	tidied  int                            // how many of deleted there were after the last look
+	deleted map[hostcache.Object]types.UID // objects that may still be in the watches
+	tidied  int                            // size of deleted after the last tidy
 	holds   map[hostcache.Object]*hold
 }
 
-// NewWriter returns a writer that writes by a client, which acts as the space's account.
+// NewWriter returns a writer that uses a client of the space's account.
 func NewWriter(c client.Client, host *hostcache.Host) *Writer {
 	return &Writer{Client: c, Host: host, written: map[string]uint64{}, deleted: map[hostcache.Object]types.UID{}, holds: map[hostcache.Object]*hold{}}
 }
 
-// Create creates an object on the host, and makes obj what it is then.
+// Create creates an object on the host, and updates obj with the result.
 func (w *Writer) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	return w.wroteUnless(w.Client.Create(ctx, obj, opts...), obj)
 }
 
-// Update updates an object on the host, and makes obj what it is then.
+// Update updates an object on the host, and obj with the result.
 func (w *Writer) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	return w.wroteUnless(w.Client.Update(ctx, obj, opts...), obj)
 }
 
-// UpdateVia updates an object through one of its subresources, and makes obj what
-// it is then.
+// UpdateVia updates an object with one of its subresources, and obj with the result.
 func (w *Writer) UpdateVia(ctx context.Context, subresource string, obj client.Object) error {
 	return w.wroteUnless(w.Client.SubResource(subresource).Update(ctx, obj), obj)
 }
 
-// PatchStatus patches an object's status, and makes obj what it is then.
+// PatchStatus patches an object's status, and updates obj with the result.
 func (w *Writer) PatchStatus(ctx context.Context, obj client.Object, patch client.Patch) error {
 	return w.wroteUnless(w.Client.Status().Patch(ctx, obj, patch), obj)
 }
@@ -68,7 +67,7 @@ func (w *Writer) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	return err
 }
 
-// seen reports whether the host's watches have told of all writes.
+// seen reports whether the host's watches have delivered all writes.
 func (w *Writer) seen() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,8 +80,7 @@ func (w *Writer) seen() bool {
 	return len(w.deleted)+len(w.written) == 0
 }
 
-// tidy forgets deletions that the watches have got, but for that they must have
-// told of them. w.mu is held.
+// tidy removes deletions that the watches have delivered. w.mu must be held.
 func (w *Writer) tidy() {
 	for o, uid := range w.deleted {
 		there, ok := hostcache.Get[client.Object](w.Host, o.Resource, o.Namespace, o.Name)
@@ -94,7 +92,7 @@ func (w *Writer) tidy() {
 	w.tidied = len(w.deleted)
 }
 
-// wroteUnless notes the write that made obj, unless it failed.
+// wroteUnless records the write of obj, unless it failed.
 func (w *Writer) wroteUnless(err error, obj client.Object) error {
 	if err == nil {
 		w.mu.Lock()
@@ -104,14 +102,14 @@ func (w *Writer) wroteUnless(err error, obj client.Object) error {
 	return err
 }
 
-// wrote notes a write. w.mu is held.
+// wrote records a write. w.mu must be held.
 func (w *Writer) wrote(resource, resourceVersion string) {
 	if v := hostcache.Version(resourceVersion); v > w.written[resource] {
 		w.written[resource] = v
 	}
 }
 
-// resourceOf is the resource, as in keys, of a host object that syncers write.
+// resourceOf returns the resource, as in keys, of a host object.
 func resourceOf(obj client.Object) string {
 	r, ok := resources.ToHostOf(obj)
 	if !ok {

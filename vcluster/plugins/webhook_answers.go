@@ -132,7 +132,7 @@ type boundedBody struct {
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
-		return 0, fmt.Errorf("the webhook's response has more than %d bytes; return less, for example a smaller patch", b.limit)
+		return 0, fmt.Errorf("the webhook's response is longer than %d bytes; return less, for example a smaller patch", b.limit)
 	}
 	size, refused := b.size.Add(p[:n])
 	if refused == nil {
