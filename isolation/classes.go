@@ -20,12 +20,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Syncing has the space's account get what these sync options take beyond
-// [AccountRules]: [MoreRules], and the rights on classes, which are in no
-// namespace. With [BoundTo], these rights are those of ClusterRoles that somebody else writes, with
+// Syncing has the space's account get what these sync options take, instead of [AccountRules]: less where resources are
+// disabled, more where others are enabled ([MoreRules]), and the rights on classes, which are in no namespace. With [BoundTo], these rights are those of ClusterRoles that somebody else writes, with
 // [ClassPolicy].
 func Syncing(syncOptions resources.SyncOptions) Option {
-	return func(s *settings) { s.more, s.classes = MoreRules(syncOptions), ClassRules(syncOptions) }
+	return func(s *settings) {
+		s.account, s.classes = append(accountRules(syncOptions), MoreRules(syncOptions)...), ClassRules(syncOptions)
+	}
 }
 
 // MoreRules are the rights of a space's account in the space's namespace on
@@ -45,20 +46,31 @@ func MoreRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// defaultRules are the rights to have on the host what is synced unless it is disabled, by group.
-func defaultRules() (rules []rbacv1.PolicyRule) {
+// defaultRules are the rights to have on the host what is synced unless it is disabled, by group. What is disabled may be
+// deleted, unless other resources need it.
+func defaultRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	for _, r := range resources.Table() {
 		if r.Direction != resources.ToHost || r.InCluster || r.Optional() {
 			continue
 		}
 		rule := writeRule(r)
-		i := slices.IndexFunc(rules, func(have rbacv1.PolicyRule) bool { return have.APIGroups[0] == rule.APIGroups[0] })
-		if i < 0 {
-			rules = append(rules, rule)
-		} else {
-			rules[i].Resources = append(rules[i].Resources, rule.Resources...)
+		if !syncOptions.On(r.Name) && !r.Read {
+			rule.Verbs = []string{"delete"}
 		}
+		rules = merged(rules, rule)
 	}
+	return rules
+}
+
+// merged returns rules with one more, in one rule for all resources of a group with the same verbs.
+func merged(rules []rbacv1.PolicyRule, rule rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	i := slices.IndexFunc(rules, func(have rbacv1.PolicyRule) bool {
+		return have.APIGroups[0] == rule.APIGroups[0] && slices.Equal(have.Verbs, rule.Verbs)
+	})
+	if i < 0 {
+		return append(rules, rule)
+	}
+	rules[i].Resources = append(rules[i].Resources, rule.Resources...)
 	return rules
 }
 

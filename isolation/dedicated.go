@@ -50,23 +50,32 @@ func Undedicated(syncOptions resources.SyncOptions) Option {
 // WatchRules are the rights in the space's host namespace, beyond [AccountRules] and [MoreRules], that watching it takes.
 func WatchRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
-	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "events", "resourcequotas"}, Verbs: watch},
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: watch},
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "networkpolicies"}, Verbs: watch},
-	}
-	for _, r := range optional() {
-		rule := writeRule(r)
+	var rules []rbacv1.PolicyRule
+	verbs := func(r resources.Resource) []string {
 		switch {
-		case syncOptions.On(r.Name):
-			rule.Verbs = watch
-		case r.Lasts:
-			continue
+		case syncOptions.Watched(r):
+			return watch
+		case r.Lasts || r.Direction == resources.FromHost:
+			return nil
 		default:
-			rule.Verbs = []string{"list"} // what was synced before is removed
+			return []string{"list"} // what was synced before is removed
 		}
-		rules = append(rules, rule)
+	}
+	for _, r := range resources.Table() {
+		if r.Type == nil || r.InCluster || r.Optional() || verbs(r) == nil {
+			continue
+		}
+		rule := writeRule(r)
+		rule.Verbs = verbs(r)
+		rules = merged(rules, rule)
+	}
+	rules = merged(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: watch})
+	rules = slices.Insert(rules, 1, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
+	for _, r := range optional() {
+		if rule := writeRule(r); verbs(r) != nil {
+			rule.Verbs = verbs(r)
+			rules = append(rules, rule)
+		}
 	}
 	return rules
 }
@@ -78,10 +87,13 @@ func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, ResourceNames: []string{"kubernetes"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "ingressclasses"}, Verbs: watch},
-		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: watch},
-		{APIGroups: []string{"node.k8s.io"}, Resources: []string{"runtimeclasses"}, Verbs: watch},
-		{APIGroups: []string{"scheduling.k8s.io"}, Resources: []string{"priorityclasses"}, Verbs: watch},
+	}
+	for _, r := range resources.Table() {
+		if isClass := r.Class && !r.Extension; syncOptions.Watched(r) && (isClass || r.Name == resources.Ingresses) {
+			rule := writeRule(r)
+			rule.Verbs = watch
+			rules = merged(rules, rule)
+		}
 	}
 	if syncOptions.Value(resources.Nodes) == resources.All {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: watch})

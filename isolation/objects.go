@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/internal/netrange"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -188,9 +189,9 @@ type settings struct {
 	clusterRole string
 	// impersonator is who may impersonate the space's account, see ImpersonatedBy; nobody if it is nil.
 	impersonator *rbacv1.Subject
-	// more and classes are rights beyond AccountRules, see Syncing.
-	more, classes []rbacv1.PolicyRule
-	where         translate.Placement
+	// account are the rights in the space's namespace, and classes those on classes, see Syncing.
+	account, classes []rbacv1.PolicyRule
+	where            translate.Placement
 	// ingress are the keys of annotations that go along with ingresses.
 	ingress []string
 	// limits are those of the LimitRange; nil for the defaults.
@@ -202,6 +203,7 @@ type settings struct {
 }
 
 func set(options []Option) (s settings) {
+	s.account = AccountRules()
 	for _, option := range options {
 		option(&s)
 	}
@@ -258,8 +260,10 @@ func LabelledBy(labels, annotations map[string]string) Option {
 // AccountRules are the rights of a space's account in the space's namespace:
 // exactly what syncing, as it is by default, and streams take. Network policies are among them: it can
 // open what its own pods reach. What others reach, and may do, it can't.
-func AccountRules() []rbacv1.PolicyRule {
-	return append(defaultRules(), []rbacv1.PolicyRule{
+func AccountRules() []rbacv1.PolicyRule { return accountRules(resources.SyncOptions{}) }
+
+func accountRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
+	return append(defaultRules(syncOptions), []rbacv1.PolicyRule{
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices/restricted"}, Verbs: []string{"get", "create", "update", "delete"}},
 		// What changes in a pod that runs; of its status the conditions of readiness gates.
 		{APIGroups: []string{""}, Resources: []string{"pods/ephemeralcontainers", "pods/resize"}, Verbs: []string{"update"}},
@@ -307,7 +311,7 @@ func account(space translate.Space, o settings) []client.Object {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: space.HostNamespace()}},
 	}
 	rights := []client.Object{
-		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, name), Rules: append(AccountRules(), o.more...)},
+		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta(space, name), Rules: o.account},
 		binding,
 	}
 	if o.clusterRole != "" {

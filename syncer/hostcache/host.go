@@ -95,7 +95,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	for _, r := range resources.Table() {
-		if r.Type == nil || !o.Sync.On(r.Name) && !r.Read && (r.Name != resources.Ingresses || !o.Sync.On(resources.Gateways)) {
+		if r.Type == nil || !o.Sync.Watched(r) {
 			continue
 		}
 		if r.Name == resources.Nodes && o.Sync.Value(resources.Nodes) != resources.All {

@@ -71,6 +71,11 @@ func (s SyncOptions) Value(name string) string {
 // On reports whether a resource is synced at all.
 func (s SyncOptions) On(name string) bool { return s.Value(name) != Off }
 
+// Watched reports whether the host's objects of a resource are watched: it is enabled, or others need these objects.
+func (s SyncOptions) Watched(r Resource) bool {
+	return s.On(r.Name) || r.Read || r.Name == Ingresses && s.On(Gateways)
+}
+
 // Within returns what a space gets that asks for s where offer is what the platform offers: of the host's classes only those that
 // both select. It fails if s has more than that of a resource.
 func (s SyncOptions) Within(offer SyncOptions) (SyncOptions, error) {

@@ -1,0 +1,79 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package isolation_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
+)
+
+// S1, S3: by the host's own authorizer, the account of a space loses the rights on what is switched off, and gets them back
+// when it is switched on again. It may still delete what is left, and that of a dedicated space may list it.
+func TestRightsFollowWhatIsSwitchedOff(t *testing.T) {
+	c := startHost(t)
+	parse := func(options ...string) resources.SyncOptions {
+		t.Helper()
+		parsed, err := resources.Parse(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	const networking = "networking.k8s.io"
+	allowed := func(ctx context.Context, verb, group, resource, namespace string) bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:berth-switched:" + syncer.ServiceAccount,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:berth-switched", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: "x"},
+		}}
+		if err := c.Create(ctx, review); err != nil {
+			t.Error(err)
+		}
+		return review.Status.Allowed
+	}
+	type right struct{ verb, group, resource, namespace string }
+	inSpace := func(verb, group, resource string) right { return right{verb, group, resource, "berth-switched"} }
+	of := []right{
+		inSpace("create", networking, "ingresses"), inSpace("update", networking, "ingresses"), inSpace("create", networking, "networkpolicies"),
+		inSpace("create", "", "configmaps"), inSpace("watch", networking, "networkpolicies"), inSpace("watch", "", "configmaps"),
+		{"list", networking, "ingresses", ""}, {"watch", networking, "ingressclasses", ""}, {"list", "storage.k8s.io", "storageclasses", ""},
+		{"list", "scheduling.k8s.io", "priorityclasses", ""}, {"list", "node.k8s.io", "runtimeclasses", ""},
+	}
+	always := []right{
+		inSpace("delete", networking, "ingresses"), inSpace("delete", networking, "networkpolicies"), inSpace("delete", "", "configmaps"),
+		inSpace("list", networking, "networkpolicies"), inSpace("list", "", "configmaps"), inSpace("create", "", "pods"), inSpace("create", "", "secrets"), inSpace("watch", "", "secrets"),
+	}
+	off := parse("ingresses=off", "networkpolicies=off", "configmaps=off", "ingressclasses=off", "storageclasses=off", "priorityclasses=off", "runtimeclasses=off")
+	for i, options := range []resources.SyncOptions{parse(), off, parse()} {
+		on := i != 1
+		if err := isolation.Apply(t.Context(), c, translate.Space{Name: "switched"}, nil, isolation.Syncing(options), isolation.Dedicated(options)); err != nil {
+			t.Fatal(err)
+		}
+		var wrong []string
+		// The authorizer learns of roles from a watch.
+		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			wrong = nil
+			for _, r := range slices.Concat(of, always) {
+				if want := on || slices.Contains(always, r); allowed(ctx, r.verb, r.group, r.resource, r.namespace) != want {
+					wrong = append(wrong, fmt.Sprintf("%s %s in %q: %t", r.verb, r.resource, r.namespace, !want))
+				}
+			}
+			return len(wrong) == 0, nil
+		})
+		if err != nil {
+			t.Errorf("step %d, with %v: %v", i, options.Args(), wrong)
+		}
+	}
+}
