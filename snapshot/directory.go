@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// directory is a bucket whose objects are files that only their owner may read.
+// directory is a bucket of files that only their owner can read.
 type directory string
 
 func (d directory) put(_ context.Context, key string, data io.Reader, _ int64) (err error) {
@@ -78,7 +78,7 @@ func (d directory) list(_ context.Context, prefix string) ([]object, error) {
 		for _, e := range entries {
 			info, err := e.Info()
 			if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(e.Name(), ".") {
-				continue // gone, or none of ours
+				continue // deleted, or not a snapshot
 			}
 			objects = append(objects, object{key: space + "/" + e.Name(), size: info.Size()})
 		}

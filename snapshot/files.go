@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// copyFile copies a file to where none is, with mode 0600, and sees it written.
+// copyFile copies a file to a new file with mode 0600, and syncs it to disk.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
