@@ -26,11 +26,3 @@ func copyFile(from, to string) error {
 	}
 	return errors.Join(err, out.Close())
 }
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/berth-dev/berth/internal/fsutil"
 	"github.com/berth-dev/berth/kine"
 )
 
@@ -92,7 +93,7 @@ func Place(store, dir, scratch string) error {
 		if err := errors.Join(os.Rename(store, moved), os.MkdirAll(dir, 0o700)); err != nil {
 			return err
 		}
-		if err := errors.Join(syncDir(filepath.Dir(dir)), move(aside, dir)); err != nil {
+		if err := errors.Join(fsutil.SyncDir(filepath.Dir(dir)), move(aside, dir)); err != nil {
 			return err
 		}
 		for _, log := range []string{"", "-wal", "-journal"} {
@@ -170,7 +171,7 @@ func replace(ctx context.Context, from, dir string) error {
 // place moves the store in from to dir. At each moment, the store there is the old one, with everything that was
 // written to it, or the new one.
 func place(ctx context.Context, from, dir string) error {
-	if err := errors.Join(os.MkdirAll(dir, 0o700), syncDir(filepath.Dir(dir))); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o700), fsutil.SyncDir(filepath.Dir(dir))); err != nil {
 		return err
 	}
 	if err := follow(ctx, filepath.Join(from, storeFile), filepath.Join(dir, storeFile)); err != nil {
@@ -204,7 +205,7 @@ func move(from, dir string) error {
 	if err := os.Rename(filepath.Join(from, storeFile), path); err != nil {
 		return err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := fsutil.SyncDir(dir); err != nil {
 		return fmt.Errorf("the new store is in its place, but the disk does not confirm it, so look which one is there after a crash: %w", err)
 	}
 	return nil
