@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // madeByKine is what kine itself makes (pkg/drivers/sqlite of v0.16.4 and v0.17.0) beside what [Schema] has. Stores of the first Berths
@@ -20,12 +21,9 @@ var madeByKine = []string{
 	`CREATE INDEX IF NOT EXISTS kine_id_compact_rev_key_with_prev_revision_index ON kine(id, name, prev_revision) WHERE name != 'compact_rev_key' AND prev_revision != 0`,
 }
 
-// madeBySQLite is what SQLite makes for AUTOINCREMENT and ANALYZE (https://sqlite.org/fileformat2.html#internal_schema_objects).
-var madeBySQLite = []string{
-	`CREATE TABLE sqlite_sequence(name,seq)`,
-	`CREATE TABLE sqlite_stat1(tbl,idx,stat)`,
-	`CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)`,
-}
+// madeBySQLite is what SQLite makes for AUTOINCREMENT (https://sqlite.org/fileformat2.html#internal_schema_objects). Berth
+// never has it make statistics (ANALYZE): false ones in a file from somebody else would make each query slow.
+var madeBySQLite = []string{`CREATE TABLE sqlite_sequence(name,seq)`}
 
 // examineSchema tells whether the database holds nothing but what a store has, statement by statement. Else SQLite could run
 // what somebody put in the file: the expression of a CHECK, of a generated column or of an index, a trigger, a view, or a
@@ -46,8 +44,8 @@ func examineSchema(ctx context.Context, db *sql.DB) error {
 			return AsDamage(err)
 		}
 		automatic := !statement.Valid && kind.String == "index" && strings.HasPrefix(name.String, "sqlite_autoindex_")
-		text, object := normalized(statement.String), strings.ToUpper(kind.String)+name.String
-		made := strings.HasPrefix(text, "CREATE"+object) || strings.HasPrefix(text, "CREATEUNIQUE"+object)
+		text, object := normalized(statement.String), strings.ToUpper(kind.String)+" "+name.String
+		made := strings.HasPrefix(text, "CREATE "+object) || strings.HasPrefix(text, "CREATE UNIQUE "+object)
 		if !automatic && (!made || !known[text]) {
 			return fmt.Errorf("%w: it holds the %.20q %.100q, which is not as a store has it; restore it from a backup", ErrNotStore, kind.String, name.String)
 		}
@@ -55,7 +53,22 @@ func examineSchema(ctx context.Context, db *sql.DB) error {
 	return AsDamage(rows.Err())
 }
 
-// normalized is a statement as SQLite keeps it, without any spaces.
+// normalized is a statement as SQLite keeps it, with one space between words and none beside punctuation.
 func normalized(statement string) string {
-	return strings.Join(strings.Fields(strings.Replace(statement, "IF NOT EXISTS ", "", 1)), "")
+	var text strings.Builder
+	last, space := ' ', false
+	for _, r := range strings.Replace(statement, "IF NOT EXISTS ", "", 1) {
+		if strings.ContainsRune(" \t\r\n", r) {
+			space = true
+			continue
+		}
+		if space && isWord(last) && isWord(r) {
+			text.WriteByte(' ')
+		}
+		text.WriteRune(r)
+		last, space = r, false
+	}
+	return text.String()
 }
+
+func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }

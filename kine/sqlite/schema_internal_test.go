@@ -18,7 +18,7 @@ func TestAStoreOfAnOlderBerthIsAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := OpenOne(path, WriterParams)
-	for _, statement := range append(madeByKine, "INSERT INTO kine (name) VALUES ('a')", "ANALYZE") {
+	for _, statement := range append(madeByKine, "INSERT INTO kine (name) VALUES ('a')") {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
@@ -28,6 +28,34 @@ func TestAStoreOfAnOlderBerthIsAStore(t *testing.T) {
 	}
 	if err := Examine(t.Context(), path); err != nil {
 		t.Error(err)
+	}
+}
+
+// D1, S3: a file from somebody else has neither statistics, by which SQLite would choose slow plans, nor a schema that is
+// like that of a store but for spaces.
+func TestHostileAStoreIsRefusedThatIsNearlyOne(t *testing.T) {
+	for reason, statements := range map[string][]string{
+		"statistics":           {"INSERT INTO kine (name) VALUES ('a')", "ANALYZE"},
+		"a space in a literal": {`CREATE INDEX kine_id_compact_rev_key_with_prev_revision_index ON kine(id, name, prev_revision) WHERE name != 'compact_ rev_key' AND prev_revision != 0`},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			if err := Create(t.Context(), path); err != nil {
+				t.Fatal(err)
+			}
+			db := OpenOne(path, WriterParams)
+			for _, statement := range statements {
+				if _, err := db.Exec(statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := Examine(t.Context(), path); !errors.Is(err, ErrNotStore) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

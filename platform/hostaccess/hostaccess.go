@@ -74,6 +74,14 @@ func (a *Access) Token(ctx context.Context, space string) (string, error) {
 	return request.Status.Token, nil
 }
 
+// LastToken returns the last token of a space's account, even if it is to be renewed or has expired, or the first one.
+func (a *Access) LastToken(ctx context.Context, space string) (string, error) {
+	if last, has := a.tokens.Load(space); has && last.(issued).token != "" {
+		return last.(issued).token, nil
+	}
+	return a.Token(ctx, space)
+}
+
 // IsDue reports whether the last token of a space is to be renewed.
 func (a *Access) IsDue(space string) bool {
 	last, has := a.tokens.Load(space)

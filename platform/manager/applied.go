@@ -253,6 +253,13 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 		}
 		return failure
 	}
+	if m.processes.get(name) != nil && want.Spec.Isolation != v1alpha1.Dedicated && m.pods != nil {
+		end, err := m.transfers.begin()
+		if err != nil {
+			return err // nothing has changed yet
+		}
+		defer end()
+	}
 	m.config.Specs.Set(name, settings)
 	if err := m.rerun(ctx, object, want); err != nil {
 		if before := m.applied.get(name); before != nil {

@@ -152,7 +152,11 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	if err != nil {
 		return nil, "", err
 	}
-	token, err := m.access.Token(ctx, name)
+	token := m.access.Token
+	if m.deletions.has(name) { // whoever has taken over the pod could make the deletion last, and use the host for as long
+		token = m.access.LastToken
+	}
+	account, err := token(ctx, name)
 	if err != nil {
 		return nil, "", err
 	}
@@ -165,7 +169,7 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 		return nil, "", err
 	}
 	return map[string][]byte{
-		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(token), hostaccess.ServingCAFile: m.env.CA.PEM(),
+		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(account), hostaccess.ServingCAFile: m.env.CA.PEM(),
 		dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: m.pods.ca.PEM(),
 	}, pod.Digest(config, host, incarnation), nil
 }

@@ -45,7 +45,9 @@ type deletion struct {
 	message string       // what it waits for
 	pause   wait.Backoff // between attempts
 	copied  bool         // the final snapshot has been taken
-	policy  v1alpha1.DeletionPolicy
+	// announced says that the status tells that the store comes from the pod.
+	announced bool
+	policy    v1alpha1.DeletionPolicy
 }
 
 // Delete starts to delete a space: what it runs on the host, its store, its keys, and its credentials. The policy says
@@ -143,8 +145,8 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		return "", err
 	}
 	if d.policy != v1alpha1.DeletionDelete {
-		if err := m.fetchStoreToDelete(ctx, name); err != nil {
-			return "", err
+		if left, err := m.fetchStoreToDelete(ctx, name, d); err != nil || left != "" {
+			return left, err
 		}
 	}
 	if d.policy == v1alpha1.DeletionSnapshot && !d.copied && snapshot.Exists(datadir.Space(m.config.DataDir, name)) {

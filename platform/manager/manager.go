@@ -73,6 +73,10 @@ type Manager struct {
 	snapshots        *snapshots
 	changes          changes
 	deletions        deletions
+	transfers        transfers
+	// withinShare has since when spaces have been within their share, each a time.Time, by name.
+	withinShare sync.Map
+	started     time.Time
 
 	starts  firstStarts
 	objects *spaceobjects.Objects
@@ -100,7 +104,7 @@ func (u *undo) run(ctx context.Context) {
 
 // New returns a manager. The options must be complete.
 func New(o Options, e Environment) *Manager {
-	return &Manager{config: o, env: e, logger: o.Logger}
+	return &Manager{config: o, env: e, logger: o.Logger, started: time.Now()}
 }
 
 // Open gives all spaces with an object their places, asleep, so that no space is missing when requests are served.

@@ -133,6 +133,9 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		failure = m.change(ctx, object)
 	}
 	end()
+	if errors.Is(failure, errTransfers) {
+		return busyRetry, m.writeStatus(ctx, object, failure)
+	}
 	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) {
 		err = failure // is tried again
 	}
@@ -177,12 +180,12 @@ func (e *orphanedStore) Error() string {
 // refreshAfter is when the status of a space is to be looked at again, if nothing tells that it has changed.
 func (m *Manager) refreshAfter(object *v1alpha1.Space) time.Duration {
 	name := object.Name
-	look := m.shareLookAfter(object)
+	next := m.nextShareReading(object)
 	switch {
 	case m.processes.get(name) != nil: // which tells nothing by itself
 		return processRefresh
-	case m.shard.Space(name) != nil && look > 0:
-		return look
+	case m.shard.Space(name) != nil && next > 0:
+		return next
 	case m.shard.Space(name) != nil:
 		return refreshInterval
 	default:
@@ -244,6 +247,7 @@ func (m *Manager) forget(name string) {
 	m.applied.remove(name)
 	m.config.Specs.Remove(name)
 	m.quotas.Delete(name)
+	m.withinShare.Delete(name)
 	if m.access != nil {
 		m.access.Forget(name)
 	}

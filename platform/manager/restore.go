@@ -46,10 +46,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if !s.restoring.TryLock() { // waiting for it could not be canceled
-		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), errors.New("another restore is in progress; try again when it has finished"))
+	end, err := s.take(cmp.Or(as, id.Space))
+	if err != nil {
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), err)
 	}
-	defer s.restoring.Unlock()
+	defer end()
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
@@ -63,11 +64,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, err
 	}
 	result := &Restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
-	end, err := s.changes.begin(result.Space, "being restored")
+	done, err := s.changes.begin(result.Space, "being restored")
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer done()
 	defer s.shard.Hold(result.Space)()
 	if as == "" {
 		err = s.replace(ctx, bucket, id)
@@ -88,6 +89,22 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, fmt.Errorf("space %s was restored from snapshot %s, but does not wake yet: %w; Berth retries, see `berth spaces`", result.Space, result.Snapshot, err)
 	}
 	return result, nil
+}
+
+// take makes a restore of a space the only one in this process until end is called. A restore in the process of a
+// dedicated space doesn't exclude others, because a tenant may have taken over that process. take doesn't wait: waiting
+// could not be canceled.
+func (s *snapshots) take(space string) (end func(), err error) {
+	if s.elsewhere(space) != nil {
+		if end, err = s.transfers.begin(); err != nil {
+			err = fmt.Errorf("%w; try again when one of them is done", err)
+		}
+		return end, err
+	}
+	if !s.restoring.TryLock() {
+		return nil, errors.New("another restore is in progress; try again when it has finished")
+	}
+	return s.restoring.Unlock, nil
 }
 
 // replace stops a space in any state, and restores it from the snapshot.

@@ -76,7 +76,7 @@ func (p *places) Revision(string) int64 { return 0 }
 func restorables(t *testing.T) (*snapshots, *places, *snapshot.Bucket) {
 	t.Helper()
 	s := &snapshots{
-		changes: &changes{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) dedicatedSpace { return nil },
+		changes: &changes{}, transfers: &transfers{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) dedicatedSpace { return nil },
 		ensure:   func(context.Context, string) error { return nil },
 		checkOwn: func(context.Context, string) error { return nil },
 	}

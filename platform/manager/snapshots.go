@@ -42,7 +42,8 @@ type snapshots struct {
 	// checkOwn fails if the object of a space is another platform's.
 	checkOwn func(ctx context.Context, space string) error
 
-	restoring sync.Mutex // one at a time
+	restoring sync.Mutex // one at a time in this process
+	transfers *transfers // to processes of dedicated spaces
 }
 
 // startSnapshots lets other commands take and restore snapshots, and takes those
@@ -67,7 +68,7 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	s := &snapshots{
 		buckets: buckets, schedule: config.Schedule,
 		changes: &m.changes, shard: m.shard, dataDir: m.config.DataDir, logger: m.logger, ensure: m.ensureObject, checkOwn: m.checkOwn,
-		elsewhere: m.elsewhere, pods: m.pods != nil,
+		elsewhere: m.elsewhere, pods: m.pods != nil, transfers: &m.transfers,
 	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
@@ -125,7 +126,8 @@ type RestoreRequest struct {
 	TrustDedicated bool
 }
 
-// Restore makes a space of a snapshot, and returns when it serves requests. One restore is done at a time.
+// Restore makes a space of a snapshot, and returns when it serves requests. One restore is done at a time in this process,
+// besides those of dedicated spaces, which their own processes do.
 func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (*Restored, error) {
 	id, err := snapshot.ParseID(r.ID)
 	if err != nil {

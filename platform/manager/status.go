@@ -111,6 +111,10 @@ func withFailure(ready metav1.Condition, failure error) metav1.Condition {
 	if failure == nil {
 		return ready
 	}
+	if errors.Is(failure, errTransfers) { // it goes on as it is
+		ready.Message = "the space moves to the shared process later: " + failure.Error()
+		return ready
+	}
 	ready.Status, ready.Message, ready.LastTransitionTime = metav1.ConditionFalse, failure.Error(), metav1.Time{}
 	invalid, orphaned := (*invalidSpec)(nil), (*orphanedStore)(nil)
 	switch {

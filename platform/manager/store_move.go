@@ -142,23 +142,45 @@ func (m *Manager) moveStoreFromPod(ctx context.Context, name string, spec v1alph
 	return err
 }
 
-// fetchStoreToDelete is fetchStore for a space that is being deleted, and whose store is to be retained or copied.
-func (m *Manager) fetchStoreToDelete(ctx context.Context, name string) error {
+// giveUp is the remedy if a pod doesn't hand out its store.
+const giveUp = "to delete the space without its store, set spec.deletionPolicy to Delete"
+
+// fetchStoreToDelete is fetchStore for a space that is being deleted, and whose store is to be retained or copied. It
+// returns what it waits for, if it does not begin now.
+func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deletion) (left string, err error) {
 	before, err := readApplied(datadir.Space(m.config.DataDir, name))
 	if err != nil || before == nil {
-		return err
+		return "", err
 	}
 	where, err := m.storeLocation(name)
+	if err != nil || where == nil {
+		return "", err
+	}
+	if !d.announced { // which is in the status before the transfer begins, as that may take long
+		d.announced = true
+		return "the pod of the space sends its store; " + giveUp, nil
+	}
+	end, err := m.transfers.begin()
 	if err != nil {
-		return err
+		return err.Error() + "; the space waits until one of them is done; " + giveUp, nil
 	}
-	if where != nil { // before it is here, so that a snapshot of it is never taken for one of a store of this process
-		dir := datadir.Space(m.config.DataDir, name)
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), fsutil.SyncDir(dir)); err != nil {
-			return fmt.Errorf("note that the store of space %s comes from its pod: %w", name, err)
-		}
+	defer end()
+	// Before it is here, so that a snapshot of it is never taken for one of a store of this process.
+	dir := datadir.Space(m.config.DataDir, name)
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), fsutil.SyncDir(dir)); err != nil {
+		return "", fmt.Errorf("note that the store of space %s comes from its pod: %w", name, err)
 	}
-	return m.fetchStore(ctx, name, before.Spec)
+	transfer, stop := m.untilGivenUp(ctx, name)
+	defer stop()
+	err = m.fetchStore(transfer, name, before.Spec)
+	switch {
+	case err == nil:
+		return "", nil
+	case errors.Is(context.Cause(transfer), errGivenUp):
+		return errGivenUp.Error(), nil
+	default:
+		return "", fmt.Errorf("%w; %s", err, giveUp)
+	}
 }
 
 // receivedFile is in the directory of a space that is being deleted if its store came from its pod, which somebody may have

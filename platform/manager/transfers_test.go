@@ -1,0 +1,191 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/testtokens"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostaccess"
+	"github.com/berth-dev/berth/platform/pod"
+	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// takeAll takes all transfers that may be done at once, as pods do that hand out their stores as slowly as they may.
+func takeAll(t *testing.T, m *Manager) (end func()) {
+	t.Helper()
+	var ends []func()
+	for range mostTransfers {
+		end, err := m.transfers.begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+// S3, L3: spaces whose stores are in slow pods leave reconcilers for all other spaces: a deletion that has to wait for its
+// store returns at once, and its status names the remedy.
+func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
+	if mostTransfers >= spaceobjects.Reconcilers {
+		t.Fatalf("%d transfers at once hold all of %d reconcilers", mostTransfers, spaceobjects.Reconcilers)
+	}
+	m := newMovable(t)
+	before := &applied{Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}}
+	if err := errors.Join(m.moveStoreToPod(t.Context(), "moved", m.pod), before.write(datadir.Space(m.config.DataDir, "moved"))); err != nil {
+		t.Fatal(err)
+	}
+	end := takeAll(t, m.Manager)
+	d := &deletion{policy: v1alpha1.DeletionRetain}
+	for i := range 3 {
+		left, err := m.fetchStoreToDelete(t.Context(), "moved", d)
+		if err != nil || !strings.Contains(left, giveUp) {
+			t.Errorf("try %d: it waits for %q (%v)", i, left, err)
+		}
+	}
+	if m.isReceived("moved") {
+		t.Error("a store that was not asked for is marked as received")
+	}
+	end()
+	// It begins now, and finds that this platform runs no pods.
+	if _, err := m.fetchStoreToDelete(t.Context(), "moved", d); !errors.Is(err, errNoPods) || !strings.Contains(err.Error(), giveUp) {
+		t.Errorf("when the others are done: %v", err)
+	}
+	takeAll(t, m.Manager)() // it has given its place back
+}
+
+// S3: a restore that a dedicated space's process does holds up no restore of another space.
+func TestARestoreInASlowPodHoldsUpNoOther(t *testing.T) {
+	var all transfers
+	s := &snapshots{transfers: &all, elsewhere: func(space string) dedicatedSpace {
+		if strings.HasPrefix(space, "slow") {
+			return slowSpace{}
+		}
+		return nil
+	}}
+	for range mostTransfers {
+		if _, err := s.take("slow"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.take("slow"); !errors.Is(err, errTransfers) || !strings.Contains(err.Error(), "try again") {
+		t.Errorf("one too many: %v", err)
+	}
+	end, err := s.take("shared")
+	if err != nil {
+		t.Fatalf("beside restores in pods: %v", err)
+	}
+	if _, err := s.take("shared-too"); err == nil || !strings.Contains(err.Error(), "try again") {
+		t.Errorf("two at once in this process: %v", err)
+	}
+	end()
+	if _, err := s.take("shared-too"); err != nil {
+		t.Errorf("after the first: %v", err)
+	}
+}
+
+type slowSpace struct{ dedicatedSpace }
+
+// S3, X6: while the pod of a space that is being deleted dribbles its store, the admin can give it up.
+func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{logger: klog.Background()}
+	if m.objects, err = spaceobjects.Open(cluster.Config(), "given-up"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.objects.Define(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "given-up", Finalizers: []string{v1alpha1.Finalizer}}}
+	object.Spec.PlatformName, object.Spec.DeletionPolicy = "given-up", v1alpha1.DeletionRetain
+	if err := m.objects.Client.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := m.objects.Release(context.WithoutCancel(t.Context()), object); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := m.objects.Client.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{}, 100)
+	defer m.objects.Run(t.Context(), func(context.Context, string) (time.Duration, error) { begun <- struct{}{}; return 0, nil }, func(string, error) {})()
+	<-begun
+	transfer, stop := m.untilGivenUp(t.Context(), "given-up")
+	defer stop()
+	if err := transfer.Err(); err != nil {
+		t.Fatalf("before the admin gives it up: %v", err)
+	}
+	before := object.DeepCopy()
+	object.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	if err := m.objects.Client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
+		t.Fatalf("the policy of a space that is being deleted: %v", err)
+	}
+	select {
+	case <-transfer.Done():
+		if !errors.Is(context.Cause(transfer), errGivenUp) {
+			t.Errorf("it ends with %v", context.Cause(transfer))
+		}
+	case <-time.After(time.Minute):
+		t.Error("the transfer goes on")
+	}
+}
+
+// S3: the pod of a space that is being deleted gets no token of the host after the one that it has: whoever has taken it
+// over could make the deletion last.
+func TestAPodOfADeletedSpaceGetsNoOtherToken(t *testing.T) {
+	m := newMovable(t)
+	host := testtokens.New()
+	m.access = hostaccess.New(host.Client(t), func() (*clientcmdapi.Cluster, error) { return &clientcmdapi.Cluster{Server: "https://host"}, nil }, host.Clock)
+	ca, err := pki.OpenCA(t.TempDir(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.env = Environment{CA: ca, Endpoint: func(space string) string { return "https://berth/spaces/" + space }}
+	m.pods = &dedicatedPods{ca: ca, client: pod.NewClientCertificate(ca, clock.RealClock{}), Pods: &pod.Pods{Template: &appsv1.StatefulSet{}}}
+	if err := os.MkdirAll(datadir.Dedicated(m.config.DataDir, "moved"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	token := func() string {
+		host.Clock.Step(2 * time.Hour)
+		files, _, err := m.podFiles(t.Context(), "moved", v1alpha1.SpaceSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(files[hostaccess.TokenFile])
+	}
+	if first, second := token(), token(); first == second {
+		t.Fatalf("a token that has expired is not renewed: %s", second)
+	}
+	if _, err := m.deletions.begin("moved", func() (func(), error) { return func() {}, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if last := token(); last != "token-2" {
+		t.Errorf("during the deletion, the pod gets %s", last)
+	}
+}
