@@ -24,15 +24,14 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// ErrTaken says that the host namespace of a space belongs to somebody else.
+// ErrTaken is returned if the host namespace of a space belongs to somebody else.
 var ErrTaken = errors.New("host namespace is taken")
 
-// fieldOwner names Berth in the managed fields of isolation objects: what admins
-// change in other fields stays. It is the package's former name, because hosts
-// have stored it.
+// fieldOwner is Berth's field manager for isolation objects. Changes of admins to other fields stay. It is an earlier
+// name of the package, which must not change because hosts have stored it.
 const fieldOwner = "berth-tenancy"
 
-// CheckSpaceName says what is wrong with the name of a space, nil if nothing is.
+// CheckSpaceName returns an error if the name of a space is invalid.
 func CheckSpaceName(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Errorf("space name %q: %s", name, problems[0])
@@ -46,9 +45,9 @@ func CheckSpaceName(name string) error {
 	return nil
 }
 
-// Apply creates or repairs the objects that isolate a space, in an order that
-// leaves nothing open at any moment, and is repeatable. It applies each object by
-// name, so that the host can grant the right to write these names and no others.
+// Apply creates or repairs the objects that isolate a space. Their order makes sure that nothing is open at any moment,
+// and it may be repeated. It applies each object by name, so that the host need only grant the right to write these
+// names.
 func Apply(ctx context.Context, host client.Client, space translate.Space, quota corev1.ResourceList, options ...Option) error {
 	ns := &corev1.Namespace{}
 	err := host.Get(ctx, client.ObjectKey{Name: space.HostNamespace()}, ns)
@@ -59,7 +58,7 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 	if err == nil && ns.Labels[translate.LabelSpace] != space.Name && !ours {
 		return fmt.Errorf("%w: %s is not labelled %s=%s; remove it or name the space differently", ErrTaken, ns.Name, translate.LabelSpace, space.Name)
 	}
-	// A namespace without the label is one that an older Berth made.
+	// A namespace without the label was created by an older version of Berth.
 	if platform := ns.Labels[translate.LabelPlatform]; platform != "" && platform != space.Platform {
 		return fmt.Errorf("%w: %s is a space's of the platform %s (label %s); name the space differently", ErrTaken, ns.Name, platform, translate.LabelPlatform)
 	}
@@ -68,7 +67,7 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			"remove the annotation %s from the namespace", ErrTaken, ns.Name, space.Name, translate.AnnotationStore)
 	}
 	patch := func(o client.Object) error {
-		// A conflict is over the quota, which counts up meanwhile.
+		// A conflict is about the quota, whose usage the host updates at the same time.
 		return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
 			//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 			return host.Patch(ctx, o, client.Apply, client.FieldOwner(fieldOwner), client.ForceOwnership)
@@ -85,13 +84,13 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 		return nil
 	}
-	// The role of a binding is immutable. It is another one if somebody replaced the binding, or the space was another release's,
-	// or `berth up`'s.
+	// The role of a binding is immutable. It differs if somebody replaced the binding, or if the space belonged to
+	// another release or to `berth up`.
 	bind := func(o client.Object) error {
-		again, _ := o.DeepCopyObject().(client.Object) // apply sets in o what the host has
+		again, _ := o.DeepCopyObject().(client.Object) // apply writes the result into o
 		wanted := subjectsOf(o)
 		err := apply(o)
-		// Subjects that somebody else applied, too, stay if nobody is to be bound.
+		// If nobody must be bound, subjects that another field manager also applied would stay.
 		if err == nil && (wanted > 0 || subjectsOf(o) == 0) || err != nil && !apierrors.IsInvalid(err) {
 			return err
 		}
@@ -114,7 +113,7 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 				continue
 			}
 		case *corev1.Namespace:
-			ns = o // which has an identity once it is applied
+			ns = o // the result, which has a UID
 		case *rbacv1.RoleBinding:
 			if err := bind(o); err != nil {
 				return err
@@ -134,7 +133,7 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 	return nil
 }
 
-// subjectsOf counts whom a binding binds.
+// subjectsOf returns the number of subjects of a binding.
 func subjectsOf(o client.Object) int {
 	switch o := o.(type) {
 	case *rbacv1.RoleBinding:
@@ -146,11 +145,12 @@ func subjectsOf(o client.Object) int {
 	}
 }
 
-// whole is a network policy that says of each direction what it opens, also where that is nothing: a field that nobody applies
-// stays as somebody else set it. The host stores each apply of it, as it does not store an empty list.
+// whole returns a network policy with an explicit field for each direction, even if it allows nothing, because apply
+// does not change missing fields that somebody else has set. The host does not store an empty list, so each apply is a
+// write.
 func whole(policy *networkingv1.NetworkPolicy) client.Object {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
-	if err != nil { // never of a type of Kubernetes' own
+	if err != nil { // can't happen for a type of Kubernetes
 		return policy
 	}
 	spec, _ := fields["spec"].(map[string]any)
@@ -163,9 +163,8 @@ func whole(policy *networkingv1.NetworkPolicy) client.Object {
 	return &unstructured.Unstructured{Object: fields}
 }
 
-// keepQuota leaves an admin's own numbers in a quota that is there, and adds
-// those that it lacks: a space that was made before Berth synced a kind is to
-// have a bound on it, too. It reports whether there is one.
+// keepQuota keeps the numbers of an existing quota, which an admin may have changed, and adds missing ones: a space
+// that is older than the sync of a kind must get a limit of it, too. It reports whether there is a quota.
 func keepQuota(ctx context.Context, host client.Client, defaults *corev1.ResourceQuota) (kept bool, err error) {
 	have := &corev1.ResourceQuota{}
 	if err := host.Get(ctx, client.ObjectKeyFromObject(defaults), have); err != nil {
@@ -174,7 +173,7 @@ func keepQuota(ctx context.Context, host client.Client, defaults *corev1.Resourc
 	want := have.DeepCopy()
 	want.Spec.Hard = maps.Clone(defaults.Spec.Hard)
 	maps.Copy(want.Spec.Hard, have.Spec.Hard)
-	for key, value := range defaults.Labels { // by which it is watched
+	for key, value := range defaults.Labels { // the watch selects by them
 		metav1.SetMetaDataLabel(&want.ObjectMeta, key, value)
 	}
 	if len(want.Spec.Hard) == len(have.Spec.Hard) && maps.Equal(want.Labels, have.Labels) {

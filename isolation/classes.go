@@ -20,18 +20,17 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Syncing has the space's account get what these sync options take, instead of [AccountRules]: less where resources are
-// disabled, more where others are enabled ([MoreRules]), and the rights on classes, which are in no namespace. With [BoundTo], these rights are those of ClusterRoles that somebody else writes, with
-// [ClassPolicy].
+// Syncing gives the space's account the rights that these sync options need, instead of [AccountRules]: fewer where
+// resources are disabled, more where others are enabled ([MoreRules]), and the rights on classes, which are
+// cluster-scoped. With [BoundTo], these rights are those of existing ClusterRoles, which [ClassPolicy] restricts.
 func Syncing(syncOptions resources.SyncOptions) Option {
 	return func(s *settings) {
 		s.account, s.classes = append(accountRules(syncOptions), MoreRules(syncOptions)...), ClassRules(syncOptions)
 	}
 }
 
-// MoreRules are the rights of a space's account in the space's namespace on
-// resources that are not synced unless they are enabled: also to delete the stale
-// objects of those that were.
+// MoreRules returns the rights of a space's account, in the space's namespace, on resources that are off by default.
+// They include deleting stale objects of resources that are disabled.
 func MoreRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	for _, r := range optional() {
 		rule := writeRule(r)
@@ -46,8 +45,8 @@ func MoreRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// defaultRules are the rights to have on the host what is synced unless it is disabled, by group. What is disabled may be
-// deleted, unless other resources need it.
+// defaultRules returns the rights to write what is synced by default, by API group. Objects of disabled resources may
+// still be deleted. Rights on resources that others need stay.
 func defaultRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	for _, r := range resources.Table() {
 		if r.Direction != resources.ToHost || r.InCluster || r.Optional() {
@@ -62,7 +61,7 @@ func defaultRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule)
 	return rules
 }
 
-// merged returns rules with one more, in one rule for all resources of a group with the same verbs.
+// merged returns rules with one more. Resources of a group that have the same verbs share a rule.
 func merged(rules []rbacv1.PolicyRule, rule rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	i := slices.IndexFunc(rules, func(have rbacv1.PolicyRule) bool {
 		return have.APIGroups[0] == rule.APIGroups[0] && slices.Equal(have.Verbs, rule.Verbs)
@@ -74,7 +73,7 @@ func merged(rules []rbacv1.PolicyRule, rule rbacv1.PolicyRule) []rbacv1.PolicyRu
 	return rules
 }
 
-// optional are the resources of [MoreRules].
+// optional returns the resources of [MoreRules].
 func optional() []resources.Resource {
 	all := slices.DeleteFunc(resources.Table(), func(r resources.Resource) bool {
 		return r.Direction != resources.ToHost || r.InCluster || !r.Optional()
@@ -83,14 +82,14 @@ func optional() []resources.Resource {
 	return all
 }
 
-// writeRule is the right to have what is synced of a resource.
+// writeRule returns the right to write a resource.
 func writeRule(r resources.Resource) rbacv1.PolicyRule {
 	of := r.GVR()
 	return rbacv1.PolicyRule{APIGroups: []string{of.Group}, Resources: []string{of.Resource}, Verbs: []string{"get", "create", "update", "delete"}}
 }
 
-// ClassRules are the rights on the host's classes that a space's account needs
-// for its tenant's own, if these are exported.
+// ClassRules returns the rights on the host's classes that a space's account needs to export its tenant's classes, if
+// these are exported.
 func ClassRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	for _, class := range classes(syncOptions) {
 		if class.allowed == never {
@@ -101,9 +100,8 @@ func ClassRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// ClassPolicy is what the host holds these rights to: a space's own classes,
-// and in them what the admin allows. A space that sleeps keeps its rights when an
-// option is turned off, so that the policy is about those that are off, too.
+// ClassPolicy returns the policy that restricts these rights: to a space's own classes, and to what the admin allows.
+// It also covers resources that are disabled, because a sleeping space keeps its rights when an option is turned off.
 func ClassPolicy(syncOptions resources.SyncOptions) admissionv1.ValidatingAdmissionPolicySpec {
 	policy := admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail), MatchConstraints: &admissionv1.MatchResources{}, MatchConditions: hostpolicy.FromAccounts(),
@@ -130,7 +128,7 @@ type class struct {
 	allowed, message string
 }
 
-// never is what is allowed of a resource that is disabled.
+// never is the expression for a disabled resource.
 const never = "false"
 
 func classes(syncOptions resources.SyncOptions) []class {
@@ -152,14 +150,14 @@ func classes(syncOptions resources.SyncOptions) []class {
 	return []class{priorities, storage}
 }
 
-// ClassesSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one with [ClassRules].
+// ClassesSuffix is appended to the name of the ClusterRole of [BoundTo] for the one with [ClassRules].
 const ClassesSuffix = "-classes"
 
-// clusterMeta marks what is in no namespace as the space's. It is deleted with the space's namespace by the host's garbage
-// collector.
+// clusterMeta returns the metadata of a cluster-scoped object of the space. The host's garbage collector deletes it
+// with the space's namespace.
 //
-// What names and labels it has, the host's policy for a platform's account requires (charts/berth): another
-// platform's, or somebody else's, stay out of its reach.
+// The policy for the platform's account (charts/berth) requires these names and labels, so that the account can't write
+// objects of other platforms or of anybody else.
 func clusterMeta(space translate.Space, namespace metav1.Object) metav1.ObjectMeta {
 	at := meta(space, space.HostNamespace())
 	at.Namespace = ""
@@ -170,8 +168,8 @@ func clusterMeta(space translate.Space, namespace metav1.Object) metav1.ObjectMe
 	return at
 }
 
-// classRights are the objects that give a space's account its rights on classes.
-// They are in no namespace. With [BoundTo], the role is there already, and no more than its binding is written.
+// classRights returns the objects that give a space's account its rights on classes. They are cluster-scoped. With
+// [BoundTo], the role exists already, and only the binding is written.
 func classRights(space translate.Space, namespace metav1.Object, o settings) []client.Object {
 	if len(o.classes) == 0 {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// DedicatedSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one with [WatchRules], and
-// DedicatedReaderSuffix that of the one with [ReadRules].
+// DedicatedSuffix and DedicatedReaderSuffix are appended to the name of the ClusterRole of [BoundTo] for those with
+// [WatchRules] and with [ReadRules].
 const (
 	DedicatedSuffix       = "-dedicated"
 	DedicatedReaderSuffix = "-dedicated-reader"
@@ -26,28 +26,29 @@ const (
 // dedicatedName is the name of the Role with [WatchRules], and of its binding, without [BoundTo].
 const dedicatedName = "berth-dedicated"
 
-// dedicatedRights are those of the account of a space that has a process of its own.
+// dedicatedRights are the rights of the account of a space with its own process.
 type dedicatedRights struct {
 	granted        bool
 	watch, cluster []rbacv1.PolicyRule
 }
 
-// Dedicated gives the space's account [WatchRules] and [ReadRules], for a process that serves this space only and reaches
-// the host as the account, and as nobody else. The account of a shared space has neither: the platform watches for it.
+// Dedicated gives the space's account [WatchRules] and [ReadRules], for a process that serves only this space, and
+// accesses the host only with this account. The account of a shared space needs neither, because the platform watches
+// for it.
 func Dedicated(syncOptions resources.SyncOptions) Option {
 	return func(s *settings) {
 		s.dedicated = &dedicatedRights{true, WatchRules(syncOptions), ReadRules(syncOptions)}
 	}
 }
 
-// Undedicated takes back what [Dedicated] gave.
+// Undedicated removes what [Dedicated] has granted.
 func Undedicated(syncOptions resources.SyncOptions) Option {
 	return func(s *settings) {
 		s.dedicated = &dedicatedRights{false, WatchRules(syncOptions), ReadRules(syncOptions)}
 	}
 }
 
-// WatchRules are the rights in the space's host namespace, beyond [AccountRules] and [MoreRules], that watching it takes.
+// WatchRules returns the rights to watch the space's host namespace, beyond [AccountRules] and [MoreRules].
 func WatchRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
 	var rules []rbacv1.PolicyRule
@@ -58,7 +59,7 @@ func WatchRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 		case r.Lasts || r.Direction == resources.FromHost:
 			return nil
 		default:
-			return []string{"list"} // what was synced before is removed
+			return []string{"list"} // what was synced before is deleted
 		}
 	}
 	for _, r := range resources.Table() {
@@ -80,8 +81,8 @@ func WatchRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	return rules
 }
 
-// ReadRules are the rights to read what is in no namespace, and the objects of all namespaces that claim host names: two
-// spaces must not have the same one.
+// ReadRules returns the rights to read cluster-scoped resources, and the objects in all namespaces that claim host
+// names, because two spaces must not have the same one.
 func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
 	rules := []rbacv1.PolicyRule{
@@ -106,7 +107,7 @@ func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 		if !syncOptions.On(resource) {
 			continue
 		}
-		if resource != resources.VolumeSnapshots { // which are watched in the space's namespace
+		if resource != resources.VolumeSnapshots { // they are watched only in the space's namespace
 			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{groups[resource]}, Resources: []string{resource}, Verbs: watch})
 		}
 		rules = append(rules, rbacv1.PolicyRule{
@@ -117,8 +118,8 @@ func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	return rules
 }
 
-// dedicatedObjects are the objects that give the account of a space its rights for a process of its own, or that take them
-// back: a binding without subjects binds nobody, and to write one takes no right to delete bindings.
+// dedicatedObjects returns the objects that grant the rights of a space's own process, or remove them: a binding
+// without subjects grants nothing, and writing it does not need the right to delete bindings.
 func dedicatedObjects(space translate.Space, namespace metav1.Object, o settings) []client.Object {
 	if o.dedicated == nil {
 		return nil
@@ -128,7 +129,7 @@ func dedicatedObjects(space translate.Space, namespace metav1.Object, o settings
 		subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: syncer.ServiceAccount, Namespace: space.HostNamespace()}}
 	}
 	at := clusterMeta(space, namespace)
-	at.Name = space.HostNamespace() + ":dedicated" // no space's name holds a colon
+	at.Name = space.HostNamespace() + ":dedicated" // the name of a space contains no colon
 	inNamespace := &rbacv1.RoleBinding{
 		TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(space, dedicatedName), Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: dedicatedName},
@@ -138,7 +139,7 @@ func dedicatedObjects(space translate.Space, namespace metav1.Object, o settings
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: at.Name},
 	}
 	if o.clusterRole != "" {
-		inNamespace.Name = o.clusterRole + DedicatedSuffix // a binding's role can't be changed: the name says what it leads to
+		inNamespace.Name = o.clusterRole + DedicatedSuffix // a binding's role is immutable, so its name contains the name of the role
 		inNamespace.RoleRef.Kind, inNamespace.RoleRef.Name = "ClusterRole", inNamespace.Name
 		inCluster.RoleRef.Name = o.clusterRole + DedicatedReaderSuffix
 		return []client.Object{inNamespace, inCluster}

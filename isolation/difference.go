@@ -21,27 +21,28 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Isolation is what isolates one space on the host.
+// Isolation describes how one space is isolated on the host.
 type Isolation struct {
 	Space translate.Space
-	// Quota is nil for a space that has the default, in which an admin may change the numbers.
+	// Quota is nil for the default quota, whose numbers an admin may change.
 	Quota   corev1.ResourceList
 	Options []Option
 }
 
-// Apply is [Apply] with what isolates the space.
+// Apply is [Apply] for this space.
 func (i *Isolation) Apply(ctx context.Context, host client.Client) error {
 	return Apply(ctx, host, i.Space, i.Quota, i.Options...)
 }
 
-// objects are those that isolate the space: all that [Apply] writes.
+// objects returns all objects that [Apply] writes.
 func (i *Isolation) objects() []client.Object {
 	o, ns := set(i.Options), &corev1.Namespace{}
 	return slices.Concat(Objects(i.Space, i.Quota, i.Options...), classRights(i.Space, ns, o), dedicatedObjects(i.Space, ns, o))
 }
 
-// difference returns the first field in which an object on the host is not as it has to be, for people; "" if there is none.
-// What [Apply] leaves to admins makes no difference: numbers of a default quota, and labels and annotations that are not Berth's.
+// difference returns the first field in which an object on the host differs from the wanted one, for messages; "" if
+// there is none. What [Apply] leaves to admins is ignored: numbers of a default quota, and labels and annotations that
+// are not Berth's.
 func difference(want, live client.Object, defaultQuota bool) string {
 	for key, value := range want.GetLabels() {
 		if have, ok := live.GetLabels()[key]; !ok || have != value {
@@ -63,7 +64,7 @@ func difference(want, live client.Object, defaultQuota bool) string {
 				return fmt.Sprintf("spec.hard[%s]", name)
 			}
 		}
-	case *corev1.LimitRange: // in which the host sets defaults
+	case *corev1.LimitRange: // the host sets defaults in it
 		live, _ := live.(*corev1.LimitRange)
 		if len(want.Spec.Limits) != len(live.Spec.Limits) || !equality.Semantic.DeepDerivative(want.Spec.Limits, live.Spec.Limits) {
 			return "spec.limits"
@@ -115,7 +116,7 @@ func difference(want, live client.Object, defaultQuota bool) string {
 	return ""
 }
 
-// withoutDefaults is the spec of a policy without what the host sets in one of [Policies].
+// withoutDefaults returns the spec of a policy without the defaults that the host sets in one of [Policies].
 func withoutDefaults(spec admissionv1.ValidatingAdmissionPolicySpec) admissionv1.ValidatingAdmissionPolicySpec {
 	spec = *spec.DeepCopy()
 	matched := spec.MatchConstraints

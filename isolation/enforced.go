@@ -20,17 +20,16 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// enforcedPoll is how often [WaitEnforced] asks the host.
+// enforcedPoll is the interval at which [WaitEnforced] checks.
 const enforcedPoll = 50 * time.Millisecond
 
-// WaitEnforced waits until the host enforces [PodPolicy] and [AccountPolicy] for a
-// space's account: it takes policies up some moments after they were made, and
-// until then would let the account do all that RBAC grants. account is a client
-// that impersonates the account of the space, whose isolation objects exist. It
-// writes nothing. When ctx ends before, the error says which policy is not in force.
+// WaitEnforced waits until the host enforces [PodPolicy] and [AccountPolicy] for a space's account. A new policy takes
+// effect after some moments; until then, the account could do everything that RBAC grants. account is a client that
+// impersonates the account of the space, whose isolation objects must exist. WaitEnforced writes nothing. If ctx ends
+// first, the error names the policy that is not in effect.
 func WaitEnforced(ctx context.Context, account client.Client, space translate.Space) error {
-	at := metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth-probe"} // not what a syncer makes: it has no label
-	for _, probe := range []client.Object{                                         // one of each policy's
+	at := metav1.ObjectMeta{Namespace: space.HostNamespace(), Name: "berth-probe"} // a syncer never writes this, because it has no label
+	for _, probe := range []client.Object{                                         // one for each policy
 		&corev1.Pod{ObjectMeta: at, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "probe"}}}},
 		&corev1.ConfigMap{ObjectMeta: at},
 	} {
@@ -40,7 +39,7 @@ func WaitEnforced(ctx context.Context, account client.Client, space translate.Sp
 			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), hostpolicy.NotOurs) {
 				return true, nil
 			}
-			if err != nil && ctx.Err() == nil { // another policy's, or none has the right yet: these say nothing of ours
+			if err != nil && ctx.Err() == nil { // the error of another policy, or of missing rights, shows nothing about this policy
 				last = err
 			}
 			return false, nil

@@ -19,13 +19,12 @@ import (
 	"github.com/berth-dev/berth/internal/netrange"
 )
 
-// MaxHostRanges bounds the ranges that [HostRanges] finds beside private and special
-// ones: each is an exception in every network policy of every space.
+// MaxHostRanges limits the ranges that [HostRanges] returns in addition to private and special ones, because each is an
+// exception in every network policy of every space.
 const MaxHostRanges = 64
 
-// HostRanges are the host's own addresses, as far as it says: its services', its
-// pods', its nodes' and its API's. Those in ranges that are closed anyway are not
-// among them. What can't be read is an error, beside what could be.
+// HostRanges returns the host's own addresses that it can find: those of its services, pods, nodes, and API. It leaves
+// out those in ranges that are always closed. If some can't be read, it returns the others and an error.
 func HostRanges(ctx context.Context, host client.Client) (ranges []netip.Prefix, err error) {
 	var errs []error
 	read := func(what string, err error) bool {
@@ -41,7 +40,7 @@ func HostRanges(ctx context.Context, host client.Client) (ranges []netip.Prefix,
 				address = address.Unmap().WithZone("")
 				prefix, err = netip.PrefixFrom(address, address.BitLen()), nil
 			}
-			if err == nil { // a node's address may be a name
+			if err == nil { // the address of a node may be a name
 				ranges = append(ranges, prefix.Masked())
 			}
 		}
@@ -75,8 +74,8 @@ func HostRanges(ctx context.Context, host client.Client) (ranges []netip.Prefix,
 	return ranges, errors.Join(errs...)
 }
 
-// JoinRanges are ranges without those that lie in others of them, or in those that
-// are closed to all spaces, the largest first.
+// JoinRanges removes ranges that are inside others, or inside ranges that are closed to all spaces. The result is
+// sorted, the largest first.
 func JoinRanges(ranges []netip.Prefix) (out []netip.Prefix) {
 	slices.SortFunc(ranges, func(a, b netip.Prefix) int {
 		if a.Bits() != b.Bits() {

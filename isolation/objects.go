@@ -27,10 +27,10 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// objectName is the name of a space's ResourceQuota, LimitRange and NetworkPolicies.
+// objectName is the name of a space's ResourceQuota, LimitRange, and NetworkPolicies.
 const objectName = "berth"
 
-// DefaultQuota is what a space may use of the host when nothing else is said (Q1).
+// DefaultQuota returns what a space may use of the host by default (Q1).
 func DefaultQuota() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourcePods:                     resource.MustParse("200"),
@@ -42,24 +42,23 @@ func DefaultQuota() corev1.ResourceList {
 		corev1.ResourceLimitsEphemeralStorage:   resource.MustParse("400Gi"),
 		corev1.ResourceRequestsStorage:          resource.MustParse("500Gi"),
 		corev1.ResourcePersistentVolumeClaims:   resource.MustParse("50"),
-		corev1.ResourceServices:                 resource.MustParse("102"), // the API's and the DNS
+		corev1.ResourceServices:                 resource.MustParse("102"), // includes those for the API and DNS
 		corev1.ResourceServicesLoadBalancers:    resource.MustParse("2"),
 		corev1.ResourceServicesNodePorts:        resource.MustParse("5"),
 		corev1.ResourceSecrets:                  resource.MustParse("1000"),
 		corev1.ResourceConfigMaps:               resource.MustParse("500"),
-		// The host makes one a service, too.
+		// The host creates one for each service, too.
 		"count/endpointslices.discovery.k8s.io":   resource.MustParse("306"),
 		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
-		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three are Berth's own
+		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three belong to Berth
 		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),
-		"count/serviceaccounts":                   resource.MustParse("203"), // three are Berth's and the host's
+		"count/serviceaccounts":                   resource.MustParse("203"), // three belong to Berth and the host
 	}
 }
 
-// Objects returns the host objects that isolate a space, which must exist before
-// any other object of the space: its namespace with a Pod Security level, quota,
-// limits, network policies, and the syncer's own account, which has no right
-// outside the namespace. A nil quota means the default.
+// Objects returns the host objects that isolate a space, and must exist before all other objects of the space: its
+// namespace with a Pod Security level, quota, limits, network policies, and the syncer's own account, which has no
+// rights outside the namespace. A nil quota means the default.
 func Objects(space translate.Space, quota corev1.ResourceList, options ...Option) []client.Object {
 	o := set(options)
 	if quota == nil {
@@ -72,7 +71,7 @@ func Objects(space translate.Space, quota corev1.ResourceList, options ...Option
 	}, networkPolicies(space), account(space, o))
 }
 
-// QuotaKey is where the ResourceQuota of a space is on the host.
+// QuotaKey returns the namespace and name of a space's ResourceQuota on the host.
 func QuotaKey(space translate.Space) client.ObjectKey {
 	return client.ObjectKey{Namespace: space.HostNamespace(), Name: objectName}
 }
@@ -81,8 +80,8 @@ func kind(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }
 
-// meta marks an isolation object as the space's. It records no virtual identity:
-// isolation objects have none, and the syncer leaves objects without one alone.
+// meta returns the metadata of an isolation object of the space. It has no virtual identity, so that the syncer ignores
+// the object.
 func meta(space translate.Space, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: space.HostNamespace(),
@@ -117,8 +116,8 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	return ns
 }
 
-// limits give containers that ask for nothing a share, as the quota counts
-// only what is asked for.
+// limits returns a LimitRange with defaults for containers that request nothing, because the quota counts only what is
+// requested.
 func limits(space translate.Space, items []corev1.LimitRangeItem) *corev1.LimitRange {
 	if len(items) == 0 {
 		items = []corev1.LimitRangeItem{{
@@ -136,18 +135,15 @@ func limits(space translate.Space, items []corev1.LimitRangeItem) *corev1.LimitR
 	}
 }
 
-// networkPolicies let a space's pods talk to each other, to their DNS and to the
-// outside, but not to other spaces, the host's own networks' private ranges
-// or the cloud's metadata service. What comes in from public addresses is
-// allowed, what comes from other pods is not, but for those of namespaces that
-// the admin labels (translate.LabelReachesPods). Whether load balancers and node
-// ports let the client's address through, which would else be a node's and so
-// private, depends on the host; so does whether other spaces' pods have private
-// addresses at all.
+// networkPolicies let a space's pods communicate with each other, with their DNS, and with the internet, but not with
+// other spaces, private ranges of the host's networks, or the cloud's metadata service. They allow traffic from public
+// addresses, and, of other pods, only from namespaces that the admin labels (translate.LabelReachesPods). Whether load
+// balancers and node ports preserve the client's address, instead of a private one of a node, depends on the host. So
+// does whether other spaces' pods have private addresses.
 //
-// Policies add up. The first closes all pods to everything but DNS. The others
-// open, in a direction each, the pods that no policy of the tenant's is about;
-// the tenant's own open the rest, and never further (translate.NetworkPolicy).
+// Policies are additive. The first one closes all pods to everything except DNS. The others each open one direction for
+// the pods that no policy of the tenant selects. The tenant's policies open the remaining pods, and never more than
+// these (translate.NetworkPolicy).
 func networkPolicies(space translate.Space) []client.Object {
 	dns := []networkingv1.NetworkPolicyPort{
 		{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(53))},
@@ -184,21 +180,21 @@ func networkPolicies(space translate.Space) []client.Object {
 	}
 }
 
-// settings are what options set.
+// settings are the values that options set.
 type settings struct {
 	clusterRole string
-	// impersonator is who may impersonate the space's account, see ImpersonatedBy; nobody if it is nil.
+	// impersonator may impersonate the space's account, see ImpersonatedBy; nil for nobody.
 	impersonator *rbacv1.Subject
 	// account are the rights in the space's namespace, and classes those on classes, see Syncing.
 	account, classes []rbacv1.PolicyRule
 	where            translate.Placement
-	// ingress are the keys of annotations that go along with ingresses.
+	// ingress are the keys of annotations that are synced with ingresses.
 	ingress []string
 	// limits are those of the LimitRange; nil for the defaults.
 	limits []corev1.LimitRangeItem
-	// labels and annotations of the namespace, besides Berth's.
+	// labels and annotations are those of the namespace, in addition to Berth's.
 	labels, annotations map[string]string
-	// dedicated are rights for a process of the space's own; nil to leave them as they are.
+	// dedicated are the rights of the space's own process; nil to leave them unchanged.
 	dedicated *dedicatedRights
 }
 
@@ -213,21 +209,20 @@ func set(options []Option) (s settings) {
 // Option changes the objects that isolate a space.
 type Option func(*settings)
 
-// BoundTo has the space's account get the rights of a ClusterRole in the space's
-// namespace, instead of a Role that is written there: the caller of [Apply] then
-// needs the right to bind that one role, and none to write roles. The ClusterRole
-// is to have [AccountRules], and [MoreRules]. If the sync options of [Syncing] export classes,
-// the account is bound to a second one, of the same name with [ClassesSuffix], which is to have
-// [ClassRules]. Nothing changes if clusterRole is empty.
+// BoundTo gives the space's account the rights of an existing ClusterRole in the space's namespace, instead of a Role
+// that is written there. The caller of [Apply] then needs the right to bind that role, and no right to write roles. The
+// ClusterRole must have [AccountRules] and [MoreRules]. If the sync options of [Syncing] export classes, the account is
+// also bound to a ClusterRole of that name with [ClassesSuffix], which must have [ClassRules]. BoundTo has no effect if
+// clusterRole is empty.
 func BoundTo(clusterRole string) Option { return func(s *settings) { s.clusterRole = clusterRole } }
 
-// ImpersonatorSuffix makes of the name of the ClusterRole of [BoundTo] the name of the one that grants to impersonate
+// ImpersonatorSuffix is appended to the name of the ClusterRole of [BoundTo] for the one that allows impersonating the
 // accounts of spaces.
 const ImpersonatorSuffix = "-impersonator"
 
-// ImpersonatedBy gives a user of the host, such as the platform's account, the right to impersonate the space's account, by a
-// binding in the space's namespace. The user then needs no such right in all namespaces, where it would be one on
-// the accounts of other platforms' spaces, too. It takes effect with [BoundTo] only.
+// ImpersonatedBy allows a user of the host, such as the platform's account, to impersonate the space's account, by a
+// binding in the space's namespace. So the user does not need that right in all namespaces, where it would include the
+// accounts of other platforms' spaces. It has an effect only with [BoundTo].
 func ImpersonatedBy(user string) Option {
 	return func(s *settings) {
 		s.impersonator = &rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
@@ -238,50 +233,49 @@ func ImpersonatedBy(user string) Option {
 	}
 }
 
-// serviceAccountPrefix begins the name of the user that a service account is, before NAMESPACE:NAME.
+// serviceAccountPrefix is the prefix of the user name of a service account, before NAMESPACE:NAME.
 const serviceAccountPrefix = "system:serviceaccount:"
 
-// PlacedBy has the host hold the space's account to a placement of pods.
+// PlacedBy restricts the space's account to a placement of pods.
 func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.where = where } }
 
-// ExposedBy has the host let the space's account annotate ingresses by these keys.
+// ExposedBy allows the space's account to set these annotations on ingresses.
 func ExposedBy(ingressAnnotations []string) Option {
 	return func(s *settings) { s.ingress = ingressAnnotations }
 }
 
-// LimitedBy sets the limits of the LimitRange. Nothing changes if there are none.
+// LimitedBy sets the limits of the LimitRange. It has no effect if there are none.
 func LimitedBy(limits []corev1.LimitRangeItem) Option { return func(s *settings) { s.limits = limits } }
 
-// LabelledBy sets labels and annotations of the namespace, besides those that Berth sets, which count more.
+// LabelledBy adds labels and annotations to the namespace. Those that Berth sets take precedence.
 func LabelledBy(labels, annotations map[string]string) Option {
 	return func(s *settings) { s.labels, s.annotations = labels, annotations }
 }
 
-// AccountRules are the rights of a space's account in the space's namespace:
-// exactly what syncing, as it is by default, and streams take. Network policies are among them: it can
-// open what its own pods reach. What others reach, and may do, it can't.
+// AccountRules returns the rights of a space's account in the space's namespace: exactly those that the default sync
+// options and streams need. They include writing network policies, with which the account can open what its own pods
+// reach, but not what other pods reach.
 func AccountRules() []rbacv1.PolicyRule { return accountRules(resources.SyncOptions{}) }
 
 func accountRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	return append(defaultRules(syncOptions), []rbacv1.PolicyRule{
 		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices/restricted"}, Verbs: []string{"get", "create", "update", "delete"}},
-		// What changes in a pod that runs; of its status the conditions of readiness gates.
+		// The mutable parts of a running pod; of its status, the conditions of readiness gates.
 		{APIGroups: []string{""}, Resources: []string{"pods/ephemeralcontainers", "pods/resize"}, Verbs: []string{"update"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
-		// What streams ask for (S5): a WebSocket's request is a GET, which hosts
-		// from 1.35 on want the right to create for, too. Proxies are not here:
-		// those of a space go through port forwarding.
+		// These are for streams (S5). A WebSocket request is a GET, for which hosts since 1.35 also require the right
+		// to create. Proxies need none, because those of a space use port forwarding.
 		{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
 		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 	}...)
 }
 
-// inside lets a space's pods reach their DNS and their API, which are Berth's. The
-// host's own DNS they then need no more: it would list other spaces' services.
+// inside returns a rule that lets a space's pods reach their DNS and their API, which Berth serves. They then don't
+// need the host's DNS, which would list other spaces' services.
 //
-// A pod is selected, and not its address: whether a block of addresses is about pods is up to the network plugin (Cilium says no),
-// and an address is another one after a restart.
+// The rule selects a pod instead of its address: network plugins differ in whether address blocks match pods (Cilium's
+// don't), and an address changes with a restart.
 func inside(pods translate.PodsEndpoint) networkingv1.NetworkPolicyEgressRule {
 	berth := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: netip.PrefixFrom(pods.Address, pods.Address.BitLen()).String()}}
 	if pods.Namespace != "" {
@@ -301,8 +295,8 @@ func inside(pods translate.PodsEndpoint) networkingv1.NetworkPolicyEgressRule {
 	}
 }
 
-// account is the service account that the space's syncer writes as, with its
-// rights, in the space's namespace only.
+// account returns the service account that the space's syncer writes with, and its rights, in the space's namespace
+// only.
 func account(space translate.Space, o settings) []client.Object {
 	name := syncer.ServiceAccount
 	binding := &rbacv1.RoleBinding{
@@ -315,7 +309,7 @@ func account(space translate.Space, o settings) []client.Object {
 		binding,
 	}
 	if o.clusterRole != "" {
-		// A binding's role can't be changed: the name tells what it leads to.
+		// A binding's role is immutable, so its name contains the name of the role.
 		binding.Name = o.clusterRole
 		binding.RoleRef.Kind, binding.RoleRef.Name = "ClusterRole", o.clusterRole
 		rights = []client.Object{binding}
@@ -329,8 +323,8 @@ func account(space translate.Space, o settings) []client.Object {
 		}
 	}
 	return append([]client.Object{
-		// The account that the space's pods run as, which upstream's controller
-		// would make a moment too late: it has no rights and gets no token.
+		// This is the account that the space's pods run as. Upstream's controller would create it too late. It has no
+		// rights and gets no token.
 		&corev1.ServiceAccount{
 			TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: meta(space, "default"), AutomountServiceAccountToken: ptr.To(false),
 		},

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Names of the policies, and of their bindings, that [InstallPolicies] writes.
+// These are the names of the policies that [InstallPolicies] writes, and of their bindings.
 const (
 	accountPolicyName = "berth-space-accounts"
 	podPolicyName     = "berth-space-pods"
@@ -30,14 +30,14 @@ const (
 	runtimePolicyName = "berth-space-runtimes"
 )
 
-// Policies are the admission policies by which the host limits all spaces' accounts, and their bindings: [PodPolicy],
-// [AccountPolicy] and [RuntimePolicy], and the [ClassPolicy] of these sync options.
+// Policies returns the admission policies that restrict all spaces' accounts, and their bindings: [PodPolicy],
+// [AccountPolicy], [RuntimePolicy], and the [ClassPolicy] of these sync options.
 func Policies(syncOptions resources.SyncOptions) (all []client.Object) {
 	for _, policy := range []struct {
 		name string
 		spec admissionv1.ValidatingAdmissionPolicySpec
 	}{
-		// The pods' comes first: what an older Berth made is about pods, too, until the other one takes its place.
+		// The policy for pods is first: that of an older version also covers pods, until the second one replaces it.
 		{podPolicyName, PodPolicy()}, {accountPolicyName, AccountPolicy()}, {runtimePolicyName, RuntimePolicy()}, {classPolicyName, ClassPolicy(syncOptions)},
 	} {
 		binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}
@@ -50,14 +50,15 @@ func Policies(syncOptions resources.SyncOptions) (all []client.Object) {
 	return all
 }
 
-// InstallPolicies writes the [Policies]. It is repeatable; a host enforces the policies
-// some moments later, see [WaitEnforced].
+// InstallPolicies writes the [Policies]. It may be repeated. A host enforces new policies after some moments; see
+// [WaitEnforced].
 func InstallPolicies(ctx context.Context, host client.Client, syncOptions resources.SyncOptions) error {
 	for _, want := range Policies(syncOptions) {
 		live, _ := want.DeepCopyObject().(client.Object)
 		err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
 			_, err := controllerutil.CreateOrUpdate(ctx, host, live, func() error {
-				// The whole spec: fields that somebody adds, such as conditions, would have a policy apply less often.
+				// The whole spec is replaced: fields that somebody adds, such as conditions, could make a policy apply
+				// less often.
 				switch want := want.(type) {
 				case *admissionv1.ValidatingAdmissionPolicy:
 					policy, _ := live.(*admissionv1.ValidatingAdmissionPolicy)
@@ -79,19 +80,18 @@ func InstallPolicies(ctx context.Context, host client.Client, syncOptions resour
 	return nil
 }
 
-// AccountPolicy is what the host holds the spaces' accounts to beyond [AccountRules],
-// see package hostpolicy. Pods are [PodPolicy]'s.
+// AccountPolicy returns the policy that restricts what the spaces' accounts may write with [AccountRules]; see package
+// hostpolicy. It does not cover pods.
 func AccountPolicy() admissionv1.ValidatingAdmissionPolicySpec {
 	return accountPolicy(func(resource string) bool { return !ofPods(resource) }, hostpolicy.Accounts())
 }
 
-// PodPolicy is what [AccountPolicy] is for all else.
+// PodPolicy is like [AccountPolicy], for pods.
 func PodPolicy() admissionv1.ValidatingAdmissionPolicySpec {
 	return accountPolicy(ofPods, hostpolicy.Pods())
 }
 
-// RuntimePolicy is about pods that name a runtime class. A binding of it has
-// [AllParams].
+// RuntimePolicy returns the policy for pods that name a runtime class. Its binding must have [AllParams].
 func RuntimePolicy() admissionv1.ValidatingAdmissionPolicySpec {
 	policy := accountPolicy(func(resource string) bool { return resource == "pods" }, hostpolicy.Runtimes())
 	policy.ParamKind = &admissionv1.ParamKind{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}
@@ -99,21 +99,20 @@ func RuntimePolicy() admissionv1.ValidatingAdmissionPolicySpec {
 	return policy
 }
 
-// AllParams has a policy be evaluated for all runtime classes. A host without any
-// refuses a pod that names one before it asks policies.
+// AllParams makes a host evaluate a policy for all runtime classes. If there are none, the host rejects a pod that
+// names one before it evaluates policies.
 func AllParams() *admissionv1.ParamRef {
 	return &admissionv1.ParamRef{Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: ptr.To(admissionv1.AllowAction)}
 }
 
-// ofPods reports whether a resource is pods, or under them.
+// ofPods reports whether a resource is pods, or one of their subresources.
 func ofPods(resource string) bool { return resource == "pods" || strings.HasPrefix(resource, "pods/") }
 
-// accountPolicy is a policy about what the accounts write of some resources. It
-// is asked about namespaces of spaces only, so that a mistake in it could stop no
-// other work of the host. Whatever it can't evaluate it refuses.
+// accountPolicy returns a policy about what the accounts write of some resources. It matches only namespaces of spaces,
+// so that a mistake in it can't block anything else on the host. It rejects what it can't evaluate.
 //
-// A host takes the better part of a millisecond for each policy that an object
-// meets, most of it to convert the object: each resource meets exactly one.
+// A host needs almost a millisecond for each policy that matches an object, mostly to convert the object. So each
+// resource is matched by exactly one.
 func accountPolicy(resources func(name string) bool, policy hostpolicy.Policy) admissionv1.ValidatingAdmissionPolicySpec {
 	return admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),
@@ -127,10 +126,10 @@ func accountPolicy(resources func(name string) bool, policy hostpolicy.Policy) a
 	}
 }
 
-// written are those of the resources that the accounts have a right to write.
+// written returns rules for those of the resources that the accounts have a right to write.
 func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWithOperations) {
 	rights := AccountRules()
-	for _, r := range optional() { // whether or not they are enabled: the policy is the same for all
+	for _, r := range optional() { // enabled or not, because the policy is the same for all
 		rights = append(rights, writeRule(r))
 	}
 	for _, r := range rights {

@@ -17,11 +17,11 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Remove deletes all that a space has on the host: its namespace, with all that is in it, and the classes that its tenant
-// made. It returns what is left, for people: nothing once all is gone. It does not wait, and is to be called again until
-// then. account is the space's own, which alone may delete classes; host may delete the namespace.
+// Remove deletes everything that a space has on the host: its namespace with its contents, and its exported classes. It
+// returns a description of what is left; empty if everything is deleted. It does not wait, and must be called again
+// until then. account acts as the space's account, which alone may delete classes; host may delete the namespace.
 //
-// A namespace that belongs to somebody else, or to a space of the same name in another store, is left alone.
+// A namespace that belongs to somebody else, or to a space of the same name with another store, is not deleted.
 func Remove(ctx context.Context, host, account client.Client, space translate.Space) (left string, err error) {
 	ns := &corev1.Namespace{}
 	switch err := host.Get(ctx, client.ObjectKey{Name: space.HostNamespace()}, ns); {
@@ -30,7 +30,7 @@ func Remove(ctx context.Context, host, account client.Client, space translate.Sp
 	case err != nil, ns.Labels[translate.LabelSpace] != space.Name, ns.Annotations[translate.AnnotationStore] != space.Store:
 		return "", nil
 	}
-	if ns.DeletionTimestamp.IsZero() { // its account goes with it
+	if ns.DeletionTimestamp.IsZero() { // its account is deleted with it
 		for _, class := range []client.ObjectList{&schedulingv1.PriorityClassList{}, &storagev1.StorageClassList{}} {
 			if err := removeClasses(ctx, host, account, class, space); err != nil {
 				return "", err
@@ -44,7 +44,7 @@ func Remove(ctx context.Context, host, account client.Client, space translate.Sp
 	return "host namespace " + ns.Name + " is being deleted" + remaining(ns), nil
 }
 
-// remaining says why a namespace takes its time, as its controller has it.
+// remaining returns why the deletion of a namespace takes long, according to its controller.
 func remaining(ns *corev1.Namespace) (text string) {
 	for _, c := range ns.Status.Conditions {
 		if c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceContentRemaining || c.Type == corev1.NamespaceFinalizersRemaining || c.Type == corev1.NamespaceDeletionContentFailure) {

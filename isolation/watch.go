@@ -39,30 +39,30 @@ const (
 	watchRetry = 5 * time.Second
 )
 
-// Watch tells which isolation objects somebody else has changed or deleted. It keeps none of them: each object that the host
-// reports is compared with what it has to be, and forgotten. So it costs the same for any number of spaces, asleep or not.
+// Watch reports which isolation objects somebody else has changed or deleted. It caches none: it compares each object
+// from the host with the wanted one, and drops it. So its memory does not grow with the number of spaces.
 type Watch struct {
 	// Host is a client that may list and watch the objects.
 	Host client.WithWatch
-	// Of returns what isolates a space; nil if the space is not one of this platform's.
+	// Of returns the isolation of a space; nil if the space does not belong to this platform.
 	Of func(space string) *Isolation
-	// Spaces are the names of all spaces.
+	// Spaces returns the names of all spaces.
 	Spaces func() []string
-	// Changed is called for an object that is not as it has to be. It must not block, and may be called again for the same object,
-	// and for one that was put back meanwhile.
+	// Changed is called for an object that is not as wanted. It must not block. It may be called again for the same
+	// object, and for one that was restored in the meantime.
 	Changed func(Change)
-	// Policies are those that are watched, too. If there are none, somebody else writes the policies, and the roles.
+	// Policies are watched, too. If there are none, somebody else writes the policies and the roles.
 	Policies []client.Object
 	Logger   klog.Logger
 }
 
-// Change is of an isolation object that is not as it has to be.
+// Change describes an isolation object that is not as wanted.
 type Change struct {
 	// Space is empty for the policies of all spaces.
 	Space string
-	// Object is a kind, a name, and a namespace if it has one, for people. It identifies the object.
+	// Object is the kind, the namespace if it has one, and the name, for messages. It identifies the object.
 	Object string
-	// Field is the one that differs; empty if the object is gone.
+	// Field is the field that differs; empty if the object is gone.
 	Field string
 }
 
@@ -97,7 +97,8 @@ func (w *Watch) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// selected are the isolation objects of spaces, without what is synced; of policies, those of Berth.
+// selected returns a label selector for the isolation objects of spaces, without synced objects; for policies, those of
+// Berth.
 func selected(list client.ObjectList) string {
 	managed := translate.LabelManagedBy + "=" + translate.ManagedBy
 	switch list.(type) {
@@ -108,10 +109,9 @@ func selected(list client.ObjectList) string {
 	}
 }
 
-// follow compares all objects of a kind, and then each one that changes, until ctx ends or the host has forgotten what happened
-// since.
+// follow compares all objects of a kind, and then each one that changes, until ctx ends or the watch expires.
 func (w *Watch) follow(ctx context.Context, list client.ObjectList, listing *sync.Mutex) error {
-	listing.Lock() // one list at a time, which bounds memory
+	listing.Lock() // one list at a time limits the memory
 	since, err := w.compareAll(ctx, list)
 	listing.Unlock()
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *Watch) follow(ctx context.Context, list client.ObjectList, listing *syn
 	return nil
 }
 
-// compareAll compares all objects of a kind that are there, and finds those that are not. It returns the version of what it saw.
+// compareAll compares all existing objects of a kind, and finds missing ones. It returns their resource version.
 func (w *Watch) compareAll(ctx context.Context, list client.ObjectList) (version string, err error) {
 	here := map[client.ObjectKey]struct{}{}
 	for page := ""; version == "" || page != ""; page = list.GetContinue() {
@@ -188,7 +188,7 @@ func (w *Watch) compareAll(ctx context.Context, list client.ObjectList) (version
 	return version, nil
 }
 
-// compare compares an object on the host with what it has to be.
+// compare compares an object on the host with the wanted one.
 func (w *Watch) compare(live client.Object) {
 	if isolation, want := w.want(live); want != nil {
 		if field := difference(want, live, isolation.Quota == nil); field != "" {
@@ -197,15 +197,15 @@ func (w *Watch) compare(live client.Object) {
 	}
 }
 
-// gone is for an object that was on the host.
+// gone handles a deleted object.
 func (w *Watch) gone(live client.Object) {
 	if isolation, want := w.want(live); want != nil {
 		w.Changed(Change{Space: isolation.Space.Name, Object: describe(want)})
 	}
 }
 
-// want returns what an object on the host has to be, and as part of which isolation, which is of no space for a policy. It returns
-// nil if the object isolates no space of this platform.
+// want returns what an object on the host has to be, and the isolation to which it belongs, which has no space for a
+// policy. It returns nil if the object isolates no space of this platform.
 func (w *Watch) want(live client.Object) (*Isolation, client.Object) {
 	find := func(wanted []client.Object) client.Object {
 		for _, want := range wanted {
@@ -222,7 +222,7 @@ func (w *Watch) want(live client.Object) (*Isolation, client.Object) {
 	if !ok {
 		return nil, nil
 	}
-	space, _, _ = strings.Cut(space, ":") // which is in names of cluster-scoped objects, and in that of no space
+	space, _, _ = strings.Cut(space, ":") // separates the space in names of cluster-scoped objects; the name of a space contains no colon
 	isolation := w.Of(space)
 	if isolation == nil {
 		return nil, nil
@@ -230,7 +230,7 @@ func (w *Watch) want(live client.Object) (*Isolation, client.Object) {
 	return isolation, find(isolation.objects())
 }
 
-// kindOf is the kind of a typed object or list, which need not say it.
+// kindOf returns the kind of a typed object or list from its type, because the field may be empty.
 func kindOf(o runtime.Object) string { return reflect.TypeOf(o).Elem().Name() }
 
 func describe(o client.Object) string {

@@ -23,26 +23,26 @@ import (
 const (
 	storeFile    = "store.db"
 	manifestFile = "manifest.json"
-	// maxManifest bounds what is read of a manifest.
+	// maxManifest is the maximum size of a manifest.
 	maxManifest = 1 << 20
 )
 
-// identityFiles are what a space is known by, beside its store.
+// identityFiles are the files that identify a space, beside its store.
 var identityFiles = []string{"node.key", "store.id", "pki"}
 
-// manifest is the last file of an archive: without it the archive is cut off.
+// manifest is the last file of an archive. Without it, the archive is truncated.
 type manifest struct {
 	Space string            `json:"space"`
 	Time  time.Time         `json:"time"`
-	Files map[string]string `json:"files"` // SHA-256 by name
-	// Elsewhere says that the store was sent by a process on another machine, and may be what somebody wrote who took that
-	// over.
+	Files map[string]string `json:"files"` // SHA-256 by file name
+	// Elsewhere means that a process on another machine sent the store. If somebody has taken over that process, the
+	// store may contain anything.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // pack writes an archive of a space's store, and of the identity in dir, to w.
 func pack(w io.Writer, id ID, storePath, dir string, elsewhere bool) (err error) {
-	// Archives are small and many: one at a time, on one core, is fast enough.
+	// Archives are small and many. One at a time, on one core, is fast enough.
 	compressed, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 	if err != nil {
 		return err
@@ -108,11 +108,11 @@ func packFile(archive *tar.Writer, name, path string) (sum string, err error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// ErrDamaged says that an archive is not as it was written.
+// ErrDamaged is returned for an archive whose contents differ from what was written.
 var ErrDamaged = errors.New("snapshot is damaged")
 
-// unpack writes the files of an archive into dir, which must be empty, and
-// returns its manifest. On error what was written must not be used.
+// unpack writes the files of an archive into dir, which must be empty, and returns its manifest. After an error, the
+// files must not be used.
 func unpack(r io.Reader, dir string) (m *manifest, err error) {
 	m, sums, err := unpackFiles(r, dir)
 	if err != nil {
@@ -139,7 +139,7 @@ func unpackFiles(r io.Reader, dir string) (m *manifest, sums map[string]string, 
 	for archive := tar.NewReader(compressed); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			// What follows is nothing, but for a checksum over all.
+			// After the last file, there is only a checksum of everything.
 			if _, err = io.Copy(io.Discard, compressed); err == nil {
 				return m, sums, nil
 			}
@@ -163,7 +163,7 @@ func unpackFiles(r io.Reader, dir string) (m *manifest, sums map[string]string, 
 	}
 }
 
-// expected tells whether a file may be in an archive. Names lead nowhere else.
+// expected reports whether a file may be in an archive, so that no name leads out of the directory.
 func expected(h *tar.Header) bool {
 	root, rest := filepath.Split(filepath.FromSlash(h.Name))
 	return h.Typeflag == tar.TypeReg && (h.Name == storeFile ||

@@ -13,21 +13,21 @@ import (
 	"slices"
 )
 
-// Bucket keeps snapshots under their names. It may be used concurrently.
+// Bucket stores snapshots by name. It is safe for concurrent use.
 type Bucket struct {
 	store
 	name string
-	// trusted has archives be opened in this process whose stores are from another.
+	// trusted allows this process to open archives with stores from other processes.
 	trusted bool
 }
 
-// store is where the bytes are. An object appears whole or not at all.
+// store stores objects. An object becomes visible only when it is complete.
 type store interface {
 	put(ctx context.Context, key string, data io.Reader, size int64) error
-	// get fails with errNotThere, now or when it is first read.
+	// get fails with errNotThere, at once or at the first read.
 	get(ctx context.Context, key string) (io.ReadCloser, error)
-	// list returns the objects whose keys are "PREFIX/...", or "x/..." for any x
-	// if prefix is empty.
+	// list returns the objects with keys "PREFIX/...". If prefix is empty, it returns those with keys "x/..." for any
+	// x.
 	list(ctx context.Context, prefix string) ([]object, error)
 	remove(ctx context.Context, key string) error
 }
@@ -39,9 +39,8 @@ type object struct {
 
 var errNotThere = errors.New("the snapshot does not exist; see `berth snapshot list`")
 
-// Open opens a bucket by its URL: file:///DIRECTORY, or
-// s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true. Credentials for S3 are
-// those of the environment, as the AWS tools take them. Nothing is looked at yet.
+// Open opens a bucket by its URL: file:///DIRECTORY, or s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true. The
+// credentials for S3 come from the environment, as for the AWS tools. Open does not access the bucket.
 func Open(address string) (*Bucket, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -74,19 +73,19 @@ func Open(address string) (*Bucket, error) {
 	return b, nil
 }
 
-// Trusted returns the bucket, with archives that may be opened in this process even if their stores are from the pod of
-// a dedicated space.
+// Trusted returns a bucket whose archives this process may open even if their stores are from the pod of a dedicated
+// space.
 func (b *Bucket) Trusted() *Bucket {
 	trusted := *b
 	trusted.trusted = true
 	return &trusted
 }
 
-// String is the bucket's URL.
+// String returns the URL of the bucket.
 func (b *Bucket) String() string { return b.name }
 
-// List returns the snapshots of a space, or all if space is empty: by space, and
-// the newest of each first. Other things in the bucket are not listed.
+// List returns the snapshots of a space, or all if space is empty, sorted by space, the newest first. It ignores other
+// objects in the bucket.
 func (b *Bucket) List(ctx context.Context, space string) ([]Info, error) {
 	objects, err := b.list(ctx, space)
 	if err != nil {
@@ -102,7 +101,7 @@ func (b *Bucket) List(ctx context.Context, space string) ([]Info, error) {
 	return infos, nil
 }
 
-// Find returns the snapshot that id names: a space's newest if it has no time.
+// Find returns the snapshot with this ID, or, if that has no time, the newest of the space.
 func (b *Bucket) Find(ctx context.Context, id ID) (ID, error) {
 	infos, err := b.List(ctx, id.Space)
 	if err != nil {
@@ -116,7 +115,7 @@ func (b *Bucket) Find(ctx context.Context, id ID) (ID, error) {
 	return ID{}, fmt.Errorf("find snapshot %s at %s: %w", id.Space, b.name, errNotThere)
 }
 
-// Delete deletes a snapshot for good.
+// Delete deletes a snapshot permanently.
 func (b *Bucket) Delete(ctx context.Context, id ID) error {
 	if err := b.remove(ctx, id.key()); err != nil {
 		return fmt.Errorf("delete snapshot %s at %s: %w", id, b.name, err)

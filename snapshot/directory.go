@@ -11,40 +11,22 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/berth-dev/berth/internal/fsutil"
 )
 
-// directory is a bucket whose objects are files that only their owner may read.
+// directory is a bucket of files that only their owner can read.
 type directory string
 
-func (d directory) put(_ context.Context, key string, data io.Reader, _ int64) (err error) {
+func (d directory) put(_ context.Context, key string, data io.Reader, _ int64) error {
 	path := filepath.Join(string(d), filepath.FromSlash(key))
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".upload-*") // mode 0600
-	if err != nil {
+	return fsutil.Replace(path, func(w io.Writer) error {
+		_, err := io.Copy(w, data)
 		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	_, err = io.Copy(tmp, data)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	})
 }
 
 func (d directory) get(_ context.Context, key string) (io.ReadCloser, error) {
@@ -78,7 +60,7 @@ func (d directory) list(_ context.Context, prefix string) ([]object, error) {
 		for _, e := range entries {
 			info, err := e.Info()
 			if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(e.Name(), ".") {
-				continue // gone, or none of ours
+				continue // deleted, or not a snapshot
 			}
 			objects = append(objects, object{key: space + "/" + e.Name(), size: info.Size()})
 		}

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// copyFile copies a file to where none is, with mode 0600, and sees it written.
+// copyFile copies a file to a new file with mode 0600, and syncs it to disk.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -25,12 +25,4 @@ func copyFile(from, to string) error {
 		err = out.Sync()
 	}
 	return errors.Join(err, out.Close())
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

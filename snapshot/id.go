@@ -15,17 +15,17 @@ const (
 	suffix     = ".tar.zst"
 )
 
-// ID names a snapshot: a space, and when it was taken (UTC, in milliseconds).
+// ID identifies a snapshot: its space, and when it was taken (UTC, in milliseconds).
 type ID struct {
 	Space string
 	Time  time.Time
 }
 
-// String is the form that [ParseID] reads: SPACE/TIME.
+// String returns the form that [ParseID] parses: SPACE/TIME.
 func (id ID) String() string { return id.Space + "/" + id.Time.UTC().Format(timeFormat) }
 
-// ParseID reads a snapshot's name. The time may be missing: then it is zero,
-// and the space's newest is meant.
+// ParseID parses the name of a snapshot. If the time is missing, it is zero, which means the newest snapshot of the
+// space.
 func ParseID(text string) (ID, error) {
 	space, at, given := strings.Cut(text, "/")
 	id := ID{Space: space}
@@ -43,10 +43,10 @@ func ParseID(text string) (ID, error) {
 	return id, nil
 }
 
-// key is the snapshot's name in a bucket.
+// key returns the snapshot's key in a bucket.
 func (id ID) key() string { return id.String() + suffix }
 
-// idOf is the snapshot that a bucket has under key; false if it is none.
+// idOf returns the snapshot with this key; false if it is not a snapshot.
 func idOf(key string) (ID, bool) {
 	text, ok := strings.CutSuffix(key, suffix)
 	if !ok {
@@ -56,7 +56,7 @@ func idOf(key string) (ID, bool) {
 	return id, err == nil && !id.Time.IsZero()
 }
 
-// Info is what a bucket tells of a snapshot.
+// Info describes a snapshot in a bucket.
 type Info struct {
 	ID    string    `json:"id"`
 	Space string    `json:"space"`

@@ -18,22 +18,20 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Reserve gives the services of a space that is being made, which have no cluster
-// IPs and no node ports, their objects on the host, and returns those in the same
-// order; nil for one that needs nothing of the host.
+// Reserve creates the host objects of services of a new space, which have no cluster IPs and no node ports yet. It
+// returns the host objects in the same order; nil for a service that needs none.
 type Reserve func(ctx context.Context, services []*corev1.Service) ([]*corev1.Service, error)
 
-// Changes counts what was changed to make a space another one.
+// Changes counts what was changed to make a copy of a space a new space.
 type Changes struct {
-	Services int `json:"services"` // that have addresses which the host gave it
-	Claims   int `json:"claims"`   // that will get new, empty volumes
-	Pods     int `json:"pods"`     // that will start anew
-	Tokens   int `json:"tokens"`   // in Secrets, that will be issued anew
+	Services int `json:"services"` // with new addresses from the host
+	Claims   int `json:"claims"`   // which get new, empty volumes
+	Pods     int `json:"pods"`     // which start again
+	Tokens   int `json:"tokens"`   // in Secrets, which are issued again
 }
 
-// What of a store belongs to the space that it was taken of, and is made anew by
-// the one that it becomes: what upstream publishes of the space's CA and
-// itself, and which addresses it has given out.
+// These objects in a store belong to the original space, and the new one creates its own: what upstream publishes about
+// the space's CA and its API, and which addresses are allocated.
 var dropped = []string{
 	"configmaps/kube-system/extension-apiserver-authentication",
 	"services/endpoints/default/kubernetes",
@@ -44,16 +42,14 @@ var dropped = []string{
 	"leases/kube-system/",
 }
 
-// Reidentify makes the store at path, which nobody has open, that of another
-// space. The two share no key and no cluster IP, and neither's tokens nor
-// certificates work in the other:
+// Reidentify turns the store at path, which nobody may have opened, into that of another space. The two spaces share no
+// keys and no cluster IPs, and tokens and certificates of one are not valid in the other:
 //
-//   - the namespace kube-system, by whose UID a cluster is known, gets another;
-//   - tokens in Secrets are taken out, for the space's controller to issue anew;
-//   - services get addresses of the host's choice, from reserve;
-//   - claims lose their volumes, which stay the other space's: nothing that is
-//     in a volume is in a snapshot;
-//   - pods that ran are pending again.
+// - the namespace kube-system, whose UID identifies a cluster, gets a new UID;
+// - tokens in Secrets are removed, and the space's controller issues new ones;
+// - services get addresses that the host allocates, by reserve;
+// - claims lose their volumes, which stay with the original space, because a snapshot does not contain volumes;
+// - pods that ran become pending.
 func Reidentify(ctx context.Context, path, space string, reserve Reserve) (changes Changes, err error) {
 	opened, err := kine.Open(ctx, kine.Options{Path: path, Name: space})
 	if err != nil {
@@ -79,7 +75,7 @@ func Reidentify(ctx context.Context, path, space string, reserve Reserve) (chang
 			return changes, err
 		}
 	}
-	err = r.services(ctx, s, reserve) // last, as it is felt on the host
+	err = r.services(ctx, s, reserve) // last, because it changes the host
 	return changes, err
 }
 
@@ -107,8 +103,8 @@ func (r reidentifier) secret(_ context.Context, o runtime.Object) (verdict, erro
 	return write, nil
 }
 
-// services has addresses reserved for all services at once, so that they are
-// given all of them or none, and then writes them.
+// services reserves the addresses of all services at once, so that either all or none get theirs, and then writes the
+// services.
 func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve) error {
 	each := func(f func(context.Context, runtime.Object) (verdict, error)) error {
 		return s.each(ctx, "services/specs/", func(o *stored) (verdict, error) { return s.change(ctx, o, f) })
@@ -147,7 +143,7 @@ func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve)
 		switch {
 		case host != nil:
 		case isAPI(v):
-			return drop, nil // its address is the other space's
+			return drop, nil // its address belongs to the original space
 		default:
 			return keep, nil
 		}
@@ -159,13 +155,13 @@ func (r reidentifier) services(ctx context.Context, s *objects, reserve Reserve)
 	})
 }
 
-// isAPI reports whether a service is that of the space's API, which upstream makes
-// if it is not there. What a tenant made of it is dropped.
+// isAPI reports whether a service is that of the space's API, which upstream creates if it is missing. Changes of a
+// tenant to it are dropped.
 func isAPI(v *corev1.Service) bool {
 	return v.Namespace == metav1.NamespaceDefault && v.Name == "kubernetes"
 }
 
-// unaddressed is a service as one that is new.
+// unaddressed returns a service without allocated addresses, like a new one.
 func unaddressed(v *corev1.Service) *corev1.Service {
 	asked := v.DeepCopy()
 	asked.UID = ""
@@ -179,7 +175,7 @@ func unaddressed(v *corev1.Service) *corev1.Service {
 	return asked
 }
 
-// readdress gives a service the addresses and ports of its host object.
+// readdress copies addresses and ports of the host object to a service.
 func readdress(v, host *corev1.Service) {
 	v.Spec.ClusterIP, v.Spec.ClusterIPs = host.Spec.ClusterIP, host.Spec.ClusterIPs
 	v.Spec.IPFamilies, v.Spec.IPFamilyPolicy = host.Spec.IPFamilies, host.Spec.IPFamilyPolicy

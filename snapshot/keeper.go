@@ -19,63 +19,63 @@ import (
 	"github.com/berth-dev/berth/kine"
 )
 
-// Spaces are those that snapshots are taken of.
+// Spaces are the spaces of which snapshots are taken.
 type Spaces interface {
-	// Names of the spaces that there are.
+	// Names returns the names of the existing spaces.
 	Names() []string
-	// Snapshot writes the store of a space that is awake to path, where nothing
-	// is. It fails with [ErrAsleep] if the space sleeps.
+	// Snapshot writes the store of a space that is awake to path, where no file may exist. It fails with [ErrAsleep] if
+	// the space sleeps.
 	Snapshot(ctx context.Context, space, path string) error
-	// Revision of the last write to the store of a space; 0 if it sleeps.
+	// Revision returns the revision of the last write to the store of a space; 0 if the space sleeps.
 	Revision(space string) int64
 	// Wake wakes a space.
 	Wake(ctx context.Context, space string) error
 }
 
 var (
-	// ErrAsleep says that a space sleeps.
+	// ErrAsleep is returned for a space that sleeps.
 	ErrAsleep = errors.New("space is asleep")
-	// errMoved says that a store was written while it was copied.
+	// errMoved means that a store was written while it was copied.
 	errMoved = errors.New("the space woke up while it was copied")
 )
 
-// Results of an attempt, for [Config].Observe.
+// These are the results of an attempt, for [Config].Observe.
 const (
 	Taken     = "taken"
 	Unchanged = "unchanged"
 	Failed    = "failed"
 )
 
-// mostReceived is how many spaces that run elsewhere send their stores at once.
+// mostReceived is how many spaces that run elsewhere may send their stores at once.
 const mostReceived = 4
 
-// Config of a keeper.
+// Config configures a keeper.
 type Config struct {
-	// Dir holds a directory for each space.
+	// Dir contains a directory for each space.
 	Dir string
-	// Scratch is where archives are put together. It is emptied at first.
+	// Scratch is the directory for incomplete archives. It is emptied at the start.
 	Scratch string
 	Spaces  Spaces
-	// Bucket, Every and Keep are the schedule of spaces that have none of their own, see [Schedule].
+	// Bucket, Every, and Keep are the schedule of spaces without one of their own; see [Schedule].
 	Bucket *Bucket
 	Every  time.Duration
 	Keep   int
-	// Schedule, if set, returns that of a space. It is asked often, and may answer differently each time. Its buckets are
-	// Bucket and Others: as many as the admin names, and each always the same value.
+	// Schedule, if set, returns the schedule of a space. It is called often, and the result may change. Its buckets
+	// must be Bucket or one of Others, and always the same values.
 	Schedule func(space string) Schedule
 	Others   []*Bucket
-	// Elsewhere, if set, reports whether a space runs in another process, which sends its store: slowly, or as somebody
-	// wants who took it over. It delays no other space.
+	// Elsewhere, if set, reports whether a space runs in another process, which sends its store. That may be slow, or
+	// somebody may have taken over the process, so it must not delay other spaces.
 	Elsewhere func(space string) bool
-	// Foreign says that those processes are on other machines, so that their stores have never been opened here.
+	// Foreign means that these processes are on other machines, so that their stores have never been opened here.
 	Foreign bool
-	// Received, if set, reports whether the store of a space that has stopped was sent by such a process, and has not been
+	// Received, if set, reports whether the store of a stopped space was received from such a process, and has not been
 	// opened since.
 	Received func(space string) bool
-	// WakeTimeout is how long a space may take to wake for a snapshot, as others wait
-	// for theirs. Default: a minute.
+	// WakeTimeout limits how long a space may take to wake for a snapshot, because others wait for theirs. Default: one
+	// minute.
 	WakeTimeout time.Duration
-	// Observe, if set, is told how each attempt on a space ended.
+	// Observe, if set, is called with the result of each attempt.
 	Observe func(space, result string)
 	Clock   clock.Clock // the system clock if nil
 	Logger  klog.Logger
@@ -83,24 +83,24 @@ type Config struct {
 
 const defaultWakeTimeout = time.Minute
 
-// Keeper takes snapshots. Its methods may be called concurrently.
+// Keeper takes snapshots. It is safe for concurrent use.
 type Keeper struct {
 	config Config
 
-	taking     chan struct{}  // holds one value while a snapshot is taken: they are bound by the disk
-	receiving  chan struct{}  // holds a value for each store that is being received
+	taking     chan struct{}  // has a value while a snapshot is taken; one at a time, because the disk is the bottleneck
+	receiving  chan struct{}  // has a value for each store that is being received
 	background sync.WaitGroup // of snapshots of spaces that run elsewhere
 
 	mu sync.Mutex
-	// turns hold one value each while the store of a space that runs elsewhere is received.
+	// turns have a value while the store of a space that runs elsewhere is received.
 	turns map[string]chan struct{}
-	busy  map[string]bool  // spaces whose scheduled snapshots are taken in the background now
-	kept  map[string]*kept // of spaces that have a schedule, and are there
-	// earlier are the times of the newest snapshots that an earlier process took, until they are looked at.
+	busy  map[string]bool  // spaces whose scheduled snapshots are now taken in the background
+	kept  map[string]*kept // existing spaces with a schedule
+	// earlier are the times of the newest snapshots that an earlier process took, until they are used.
 	earlier map[*Bucket]map[string]time.Time
 }
 
-// NewKeeper prepares a keeper; see [Keeper.Run].
+// NewKeeper returns a keeper, which starts with [Keeper.Run].
 func NewKeeper(c Config) (*Keeper, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
@@ -120,8 +120,8 @@ func NewKeeper(c Config) (*Keeper, error) {
 	}, nil
 }
 
-// Run takes snapshots of all spaces on schedule until ctx ends. Started again,
-// it goes on with each space's schedule where its newest snapshot left it.
+// Run takes scheduled snapshots of all spaces until ctx ends. After a restart, it continues the schedule of each space
+// from its newest snapshot.
 func (k *Keeper) Run(ctx context.Context) {
 	defer k.background.Wait()
 	k.resume(ctx)
@@ -129,7 +129,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits, and reports whether ctx has not ended.
 func (k *Keeper) pause(ctx context.Context, wait time.Duration) bool {
 	if wait > 0 {
 		timer := k.config.Clock.NewTimer(wait)
@@ -142,8 +142,7 @@ func (k *Keeper) pause(ctx context.Context, wait time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// keep takes a snapshot of a space if it has changed since its last one, and
-// lets go of old ones.
+// keep takes a snapshot of a space if the space has changed since the last one, and deletes old ones.
 func (k *Keeper) keep(ctx context.Context, space string) {
 	begun := k.config.Clock.Now()
 	result, err := k.keepOne(ctx, space, k.schedule(space))
@@ -158,7 +157,7 @@ func (k *Keeper) keep(ctx context.Context, space string) {
 }
 
 func (k *Keeper) keepOne(ctx context.Context, space string, s Schedule) (result string, err error) {
-	if s.Bucket == nil { // it was switched off meanwhile
+	if s.Bucket == nil { // the schedule was removed in the meantime
 		return Unchanged, nil
 	}
 	revision := k.config.Spaces.Revision(space)
@@ -176,7 +175,7 @@ func (k *Keeper) keepOne(ctx context.Context, space string, s Schedule) (result 
 	return Taken, s.Bucket.Prune(ctx, space, s.Keep)
 }
 
-// unchanged tells whether a space is as it was when its last snapshot was taken.
+// unchanged reports whether a space has not changed since its last snapshot.
 func (k *Keeper) unchanged(space string, revision int64, last time.Time) (is bool) {
 	if revision > 0 {
 		k.note(space, func(one *kept) { is = one.revision == revision })
@@ -187,9 +186,9 @@ func (k *Keeper) unchanged(space string, revision int64, last time.Time) (is boo
 	return err == nil && info.ModTime().Before(last) && !exists(path+"-wal")
 }
 
-// Take takes a snapshot of a space, awake or asleep, whether or not it has
-// changed, and puts it into bucket. One snapshot is taken at a time: others wait, or
-// return when their ctx ends. That of a space that runs elsewhere waits once its store is here.
+// Take takes a snapshot of a space, awake or asleep, whether it has changed or not, and stores it in bucket. One
+// snapshot is taken at a time; others wait, or return when their ctx ends. If a space runs elsewhere, its store is
+// received before that wait.
 func (k *Keeper) Take(ctx context.Context, space string, bucket *Bucket) (Info, error) {
 	id, size, err := k.take(ctx, space, bucket)
 	if err != nil {
@@ -203,7 +202,7 @@ func (k *Keeper) elsewhere(space string) bool {
 	return k.config.Elsewhere != nil && k.config.Elsewhere(space)
 }
 
-// turn is that of a space that runs elsewhere.
+// turn returns the turn of a space that runs elsewhere.
 func (k *Keeper) turn(space string) chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -213,7 +212,7 @@ func (k *Keeper) turn(space string) chan struct{} {
 	return k.turns[space]
 }
 
-// await waits for a turn, until ctx ends.
+// await waits for a turn until ctx ends.
 func await(ctx context.Context, turn chan struct{}) (end func(), err error) {
 	select {
 	case turn <- struct{}{}:
@@ -245,7 +244,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	if err != nil {
 		return ID{}, 0, err
 	}
-	received := copied && (elsewhere || k.elsewhere(space)) || k.received(space) // it may have been moved meanwhile
+	received := copied && (elsewhere || k.elsewhere(space)) || k.received(space) // it may have been moved in the meantime
 	if elsewhere {
 		end, err := await(ctx, k.taking)
 		if err != nil {
@@ -270,7 +269,8 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	return id, size, bucket.put(ctx, id.key(), archive, size)
 }
 
-// copyInTurn is copyStore. Few spaces that run elsewhere send their stores at once: they fill the scratch space.
+// copyInTurn is copyStore, but only a few spaces that run elsewhere send their stores at once, because they fill the
+// scratch directory.
 func (k *Keeper) copyInTurn(ctx context.Context, elsewhere bool, space, to string) (itself bool, err error) {
 	if elsewhere {
 		end, err := await(ctx, k.receiving)
@@ -286,7 +286,7 @@ func (k *Keeper) received(space string) bool {
 	return k.config.Received != nil && k.config.Received(space)
 }
 
-// Copy copies the store of a space, awake or asleep, to where nothing is.
+// Copy copies the store of a space, awake or asleep, to a new file.
 func (k *Keeper) Copy(ctx context.Context, space, to string) error {
 	if _, err := k.copyStore(ctx, space, to); err != nil {
 		return fmt.Errorf("copy the store of space %s: %w", space, err)
@@ -294,9 +294,9 @@ func (k *Keeper) Copy(ctx context.Context, space, to string) error {
 	return nil
 }
 
-// copyStore copies the store of a space. One that is awake copies itself; of one
-// that sleeps the file is copied, which nobody writes. It may wake or fall asleep
-// meanwhile: then it is tried again. itself reports whether the space copied itself.
+// copyStore copies the store of a space. A space that is awake writes the copy itself. If it sleeps, the file is
+// copied, because nobody writes it. If the space wakes or goes to sleep in the meantime, copyStore retries. itself
+// reports whether the space wrote the copy.
 func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, err error) {
 	const attempts = 5
 	path := filepath.Join(k.config.Dir, space, storeFile)
@@ -305,14 +305,14 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, 
 			return true, err
 		}
 		if exists(path + "-wal") {
-			// It was not put to sleep in order: only its store can read it.
+			// It was not closed cleanly, so only the store itself can read it.
 			if err := k.wake(ctx, space); err != nil {
 				return false, err
 			}
 			continue
 		}
 		if err = copyAtRest(path, to); err == nil {
-			if k.received(space) { // whoever wrote it may have done so to harm who opens it
+			if k.received(space) { // whoever wrote it may have made it harmful to open
 				return false, nil
 			}
 			return false, examine(ctx, space, to)
@@ -324,16 +324,15 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, 
 	return false, err
 }
 
-// wake wakes a space, within bounds: one that has to wait for others to start must not keep all others' snapshots
-// waiting.
+// wake wakes a space, with a time limit, so that a space that has to wait for others to start does not block all
+// snapshots.
 func (k *Keeper) wake(ctx context.Context, space string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.config.WakeTimeout, fmt.Errorf("not awake within %s", k.config.WakeTimeout))
 	defer cancel()
 	return k.config.Spaces.Wake(ctx, space)
 }
 
-// examine tells whether a copy is a sound store: one that is damaged must not
-// take a sound one's place in a bucket.
+// examine checks whether a copy is a sound store, so that a damaged one does not replace a sound one in a bucket.
 func examine(ctx context.Context, space, path string) error {
 	store, err := kine.Open(ctx, kine.Options{Path: path, Name: space})
 	if err != nil {
@@ -342,8 +341,8 @@ func examine(ctx context.Context, space, path string) error {
 	return store.Close()
 }
 
-// copyAtRest copies a store that nobody has open, and fails with errMoved if
-// somebody opened it meanwhile: what was copied then is no store.
+// copyAtRest copies a store that nobody has opened. It fails with errMoved if somebody opened it in the meantime,
+// because the copy is then not consistent.
 func copyAtRest(from, to string) error {
 	before, err := os.Stat(from)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	page = 200
 )
 
-// verdict is what becomes of an object.
+// verdict says what happens to an object.
 type verdict int
 
 const (
@@ -42,7 +42,7 @@ type stored struct {
 	revision int64
 }
 
-// objects reads and writes a store as an API server would that nobody watches.
+// objects reads and writes a store like an API server that nobody watches.
 type objects struct {
 	client     *kubernetes.Client
 	serializer *protobuf.Serializer
@@ -54,9 +54,8 @@ func newObjects(store *kine.Store) *objects {
 
 var errRaced = errors.New("somebody else writes to the store")
 
-// each does with every object under prefix, which ends with a slash, or with the
-// one of that key, what decide says. What is to be written has its new value by
-// then.
+// each calls decide for each object under prefix, if it ends with a slash, or for the object with this key, and does
+// what decide returns. If the object is to be written, decide has set its new value.
 func (s *objects) each(ctx context.Context, prefix string, decide func(*stored) (verdict, error)) error {
 	prefix = registry + prefix
 	if !strings.HasSuffix(prefix, "/") {
@@ -121,7 +120,7 @@ func (s *objects) apply(ctx context.Context, o *stored, v verdict) error {
 	return nil
 }
 
-// change decodes an object, has it changed, and encodes it.
+// change decodes an object, calls f to change it, and encodes it.
 func (s *objects) change(ctx context.Context, o *stored, f func(context.Context, runtime.Object) (verdict, error)) (verdict, error) {
 	object, kind, err := s.serializer.Decode(o.value, nil, nil)
 	if err != nil {

@@ -11,27 +11,26 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/berth-dev/berth/internal/fsutil"
 	"github.com/berth-dev/berth/kine"
 )
 
-// replacedFile is a store that a restore took the place of, until the next one.
+// replacedFile is the store that a restore has replaced. It is kept until the next restore.
 const replacedFile = storeFile + ".replaced"
 
-// ErrElsewhere says that a snapshot is not opened in this process, as its store is from the pod of a dedicated space: a
-// tenant who took that over may have written any bytes. See [Bucket.Trusted].
+// ErrElsewhere is returned for a snapshot that this process may not open, because its store is from the pod of a
+// dedicated space: a tenant who has taken over the pod may have written any bytes. See [Bucket.Trusted].
 var ErrElsewhere = errors.New("its store is from the pod of a dedicated space, and would be opened in Berth's own process; " +
 	"restore it under its own name while the space is Dedicated, or if you trust what ran in the pod, use --trust-dedicated")
 
-// Exists tells whether a space's store is in dir, which is the space's own.
+// Exists reports whether dir, the directory of a space, contains its store.
 func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }
 
-// Replace makes the space in spaces, a directory of spaces' directories, what it
-// was when a snapshot was taken. The space must not run. Its keys stay, so that
-// what was given out goes on working; if they are lost, they are the snapshot's.
-// The store that was there is kept as store.db.replaced until the next time.
+// Replace restores a space in spaces, the directory with a directory for each space, from a snapshot. The space must
+// not run. It keeps its keys, so that existing credentials stay valid; if the keys are lost, it gets those of the
+// snapshot. The old store is kept as store.db.replaced until the next restore.
 //
-// It is done whole or not at all. A store that is damaged is replaced as well; one
-// that can't be read for another reason is not.
+// It is atomic. It also replaces a damaged store, but not one that can't be read for another reason.
 func Replace(ctx context.Context, bucket *Bucket, id ID, spaces, scratch string) error {
 	err := withFetched(ctx, bucket, id, scratch, func(from string) error {
 		return replace(ctx, from, filepath.Join(spaces, id.Space))
@@ -42,13 +41,12 @@ func Replace(ctx context.Context, bucket *Bucket, id ID, spaces, scratch string)
 	return nil
 }
 
-// Clone makes a space named as of a snapshot of another: with keys of its own,
-// so that nothing that was given out for the other works. What names the other
-// in its store is changed, see [Reidentify]. A space of that name that is there
-// keeps its keys, and its store is kept as by [Replace]; it must not run once
-// prepare, which is called when the snapshot was found sound, has returned.
+// Clone creates a space named as from a snapshot of another space. It has its own keys, so that credentials of the
+// other space are not valid in it. References to the other space in its store are changed, see [Reidentify]. An
+// existing space of that name keeps its keys, and its store is kept as by [Replace]. prepare is called after the
+// snapshot has been checked; when it returns, the space must not run.
 //
-// It is done whole or not at all, but for what prepare and reserve do.
+// It is atomic, except for what prepare and reserve do.
 func Clone(ctx context.Context, bucket *Bucket, id ID, as, spaces, scratch string, prepare func(context.Context) error, reserve Reserve) (Changes, error) {
 	dir := filepath.Join(spaces, as)
 	var changes Changes
@@ -67,8 +65,8 @@ func Clone(ctx context.Context, bucket *Bucket, id ID, as, spaces, scratch strin
 	return changes, nil
 }
 
-// Fetch calls do with the store and the directory of a snapshot's files. The store is as it was written, and has not
-// been opened: it is for others to [Restore].
+// Fetch calls do with the store of a snapshot, and the directory of its files. The store has not been opened or
+// checked; [Restore] does that.
 func Fetch(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(store, dir string) error) error {
 	err := withArchive(ctx, bucket, id, scratch, func(dir string, _ *manifest) error { return do(filepath.Join(dir, storeFile), dir) })
 	if err != nil {
@@ -77,8 +75,7 @@ func Fetch(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(s
 	return nil
 }
 
-// Restore makes the space in dir, which must not run, what it was when the snapshot in a file was taken. It is done as
-// by [Replace].
+// Restore restores the space in dir, which must not run, from the snapshot in a file, as [Replace] does.
 func Restore(ctx context.Context, snapshot, dir, scratch string) error {
 	return inScratch(scratch, func(aside string) error {
 		if err := kine.Restore(ctx, snapshot, filepath.Join(aside, storeFile)); err != nil {
@@ -88,15 +85,15 @@ func Restore(ctx context.Context, snapshot, dir, scratch string) error {
 	})
 }
 
-// Place puts the store in a file, which goes, in the place of that of the space in dir, which must not run. At each
-// moment the store there is the old one or the new one. The old one does not stay.
+// Place replaces the store of the space in dir, which must not run, by the one in a file, which is moved. At each
+// moment, the store is the old one or the new one. The old one is deleted.
 func Place(store, dir, scratch string) error {
 	return inScratch(scratch, func(aside string) error {
 		moved := filepath.Join(aside, storeFile)
 		if err := errors.Join(os.Rename(store, moved), os.MkdirAll(dir, 0o700)); err != nil {
 			return err
 		}
-		if err := errors.Join(syncDir(filepath.Dir(dir)), move(aside, dir)); err != nil {
+		if err := errors.Join(fsutil.SyncDir(filepath.Dir(dir)), move(aside, dir)); err != nil {
 			return err
 		}
 		for _, log := range []string{"", "-wal", "-journal"} {
@@ -108,7 +105,7 @@ func Place(store, dir, scratch string) error {
 	})
 }
 
-// inScratch calls do with a new directory.
+// inScratch calls do with a new temporary directory.
 func inScratch(scratch string, do func(dir string) error) error {
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return err
@@ -121,8 +118,7 @@ func inScratch(scratch string, do func(dir string) error) error {
 	return do(dir)
 }
 
-// withFetched calls do with a directory that holds a snapshot's files, whose
-// store was found sound.
+// withFetched calls do with a directory that contains a snapshot's files, whose store has been checked.
 func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string) error) error {
 	return withArchive(ctx, bucket, id, scratch, func(dir string, m *manifest) error {
 		if m.Elsewhere && !bucket.trusted {
@@ -139,7 +135,7 @@ func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do 
 	})
 }
 
-// withArchive calls do with a directory that holds a snapshot's files as they were written.
+// withArchive calls do with a directory that contains a snapshot's files, which have not been checked further.
 func withArchive(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string, m *manifest) error) error {
 	return inScratch(scratch, func(dir string) error {
 		archive, err := bucket.get(ctx, id.key())
@@ -172,10 +168,10 @@ func replace(ctx context.Context, from, dir string) error {
 	return place(ctx, from, dir)
 }
 
-// place moves the store in from to dir. At each moment the store there is the old
-// one, with all that was written to it, or the new one.
+// place moves the store in from to dir. At each moment, the store there is the old one, with everything that was
+// written to it, or the new one.
 func place(ctx context.Context, from, dir string) error {
-	if err := errors.Join(os.MkdirAll(dir, 0o700), syncDir(filepath.Dir(dir))); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o700), fsutil.SyncDir(filepath.Dir(dir))); err != nil {
 		return err
 	}
 	if err := follow(ctx, filepath.Join(from, storeFile), filepath.Join(dir, storeFile)); err != nil {
@@ -196,12 +192,12 @@ func move(from, dir string) error {
 			return err
 		}
 	}
-	// The old store has a second name before it loses its own: at no moment is
-	// there none, which a start would take for a space that is new.
+	// The old store gets a second name before it loses its own, so that there is always a store: without one, a start
+	// would create a new space.
 	if err := os.Link(path, replaced); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for _, log := range []string{"-wal", "-journal"} { // of one that is damaged
+	for _, log := range []string{"-wal", "-journal"} { // of a damaged store
 		if err := os.Rename(path+log, replaced+log); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -209,18 +205,17 @@ func move(from, dir string) error {
 	if err := os.Rename(filepath.Join(from, storeFile), path); err != nil {
 		return err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := fsutil.SyncDir(dir); err != nil {
 		return fmt.Errorf("the new store is in its place, but the disk does not confirm it, so look which one is there after a crash: %w", err)
 	}
 	return nil
 }
 
-// follow has the store at path go on after the old one, so that no revision
-// stands for two things to those who watched that. And what the old one has in a
-// log, as it was not closed in order, goes to its file, which place moves alone.
+// follow makes the revisions of the store at path continue after those of the old one, so that no revision has two
+// meanings for clients that watched the old one. It also moves the write-ahead log of an old store that was not closed
+// cleanly into its file, because place moves only the file.
 //
-// One that can't be read, but isn't damaged, such as on a full disk, may be sound,
-// and stays.
+// An old store that can't be read, but isn't damaged, for example on a full disk, may be sound, and stays.
 func follow(ctx context.Context, path, old string) error {
 	if !exists(old) {
 		return nil
@@ -232,11 +227,10 @@ func follow(ctx context.Context, path, old string) error {
 	return kine.Advance(ctx, path, past)
 }
 
-// passed is a revision that a store did not get beyond, given what came of asking
-// it. One that is damaged, found so at whatever step, does not tell: restores, too,
-// may have brought it far beyond the snapshot. It did not get to the time, also if
-// that was what it was given the last time: writes take longer than the nanosecond
-// that each counts for, and restores, with the wake of the space, than their second.
+// passed returns a revision that a store has not exceeded, given the result of reading its revision. The revision of a
+// damaged store is unknown, and earlier restores may have increased it far beyond that of the snapshot. But it is less
+// than the time in nanoseconds, even if an earlier call has set it to that: a write takes longer than the nanosecond
+// for which it counts, and a restore, with the start of the space, longer than the second for which it counts.
 func passed(revision int64, err error, now time.Time) (int64, error) {
 	if errors.Is(err, kine.ErrDamaged) || errors.Is(err, kine.ErrNotStore) {
 		return now.UnixNano(), nil
@@ -244,7 +238,7 @@ func passed(revision int64, err error, now time.Time) (int64, error) {
 	return revision, err
 }
 
-// revision is how far the store at path got, which is left in order.
+// revision returns the revision of the store at path, and closes it cleanly.
 func revision(ctx context.Context, path string) (int64, error) {
 	store, err := kine.Open(ctx, kine.Options{Path: path, Name: filepath.Base(filepath.Dir(path))})
 	if err != nil {

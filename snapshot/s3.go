@@ -17,7 +17,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// s3 is a bucket of object storage that speaks S3's protocol.
+// s3 is a bucket of object storage with the S3 protocol.
 type s3 struct {
 	client *minio.Client
 	bucket string
@@ -77,7 +77,7 @@ func (s *s3) get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 func (s *s3) list(ctx context.Context, prefix string) (objects []object, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends a listing that is not read to its end
+	defer cancel() // ends a listing that is not read to the end
 	at := s.prefix
 	if prefix != "" {
 		at += prefix + "/"

@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// lookAgain is how often a keeper looks for spaces that are new, or have another schedule.
+	// lookAgain is how often a keeper checks for new spaces and changed schedules.
 	lookAgain = time.Minute
-	// retryAfter is when a snapshot that failed is tried again, if it is not due before.
+	// retryAfter is the pause before a failed snapshot is retried, unless the next one is due earlier.
 	retryAfter = time.Hour
 )
 
-// Schedule says where snapshots of a space go, how often they are taken, and how many are kept. None are taken if
-// Bucket is nil, or Every is 0.
+// Schedule says where snapshots of a space are stored, how often they are taken, and how many are kept. If Bucket is
+// nil or Every is 0, none are taken.
 type Schedule struct {
 	Bucket *Bucket
 	Every  time.Duration
 	Keep   int
 }
 
-// kept is what a keeper knows of a space that has a schedule.
+// kept is what a keeper knows about a space with a schedule.
 type kept struct {
 	bucket   *Bucket
-	last     time.Time // the last attempt, or the newest snapshot before this process; zero if there is none
-	failed   bool      // the last attempt
-	revision int64     // of the store when the last scheduled snapshot was taken; 0 if that is not known
+	last     time.Time // the last attempt, or the newest snapshot of an earlier process; zero if there is none
+	failed   bool      // the last attempt has failed
+	revision int64     // of the store at the last scheduled snapshot; 0 if it is unknown
 }
 
-// resume notes how old the snapshots are that an earlier process has taken.
+// resume reads the times of the newest snapshots that an earlier process has taken.
 func (k *Keeper) resume(ctx context.Context) {
 	for _, bucket := range append([]*Bucket{k.config.Bucket}, k.config.Others...) {
 		if bucket == nil {
@@ -58,8 +58,8 @@ func (k *Keeper) resume(ctx context.Context) {
 	}
 }
 
-// round takes the snapshots that are due, one after the other, and returns how long to wait for the next round. It does
-// not wait for those of spaces that run elsewhere.
+// round takes the snapshots that are due, one after the other, and returns when the next round is due. It does not wait
+// for those of spaces that run elsewhere.
 func (k *Keeper) round(ctx context.Context) time.Duration {
 	names := k.config.Spaces.Names()
 	k.forget(names)
@@ -84,8 +84,8 @@ func (k *Keeper) round(ctx context.Context) time.Duration {
 	return max(0, next.Sub(k.config.Clock.Now()))
 }
 
-// keepInBackground is keep, once at a time for a space, and does not wait. The next round finds when the next one is
-// due.
+// keepInBackground starts keep, unless it is running for the space, and does not wait. The next round computes when the
+// next snapshot is due.
 func (k *Keeper) keepInBackground(ctx context.Context, space string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -103,8 +103,8 @@ func (k *Keeper) keepInBackground(ctx context.Context, space string) {
 	}, nil)
 }
 
-// due is when the next snapshot of a space is to be taken; false if none is. A space whose snapshots go somewhere else
-// than before is due at once. However many were missed while nobody ran, one is taken.
+// due returns when the next snapshot of a space is due; false if none is. If the destination has changed, it is due at
+// once. If several were missed while no process ran, only one is taken.
 func (k *Keeper) due(space string) (at time.Time, scheduled bool) {
 	s := k.schedule(space)
 	if s.Bucket == nil || s.Every <= 0 {
@@ -133,7 +133,7 @@ func (k *Keeper) due(space string) (at time.Time, scheduled bool) {
 	return last.Add(s.Every), true
 }
 
-// schedule is that of a space.
+// schedule returns the schedule of a space.
 func (k *Keeper) schedule(space string) Schedule {
 	if k.config.Schedule == nil {
 		return Schedule{k.config.Bucket, k.config.Every, k.config.Keep}
@@ -141,7 +141,7 @@ func (k *Keeper) schedule(space string) Schedule {
 	return k.config.Schedule(space)
 }
 
-// note changes what is known of a space, if it has a schedule.
+// note changes what is known about a space, if it has a schedule.
 func (k *Keeper) note(space string, change func(*kept)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,7 +150,7 @@ func (k *Keeper) note(space string, change func(*kept)) {
 	}
 }
 
-// forget forgets spaces that are gone.
+// forget removes spaces that no longer exist.
 func (k *Keeper) forget(names []string) {
 	there := sets.New(names...)
 	k.mu.Lock()

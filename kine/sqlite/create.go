@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/berth-dev/berth/internal/fsutil"
 )
 
 // NewSuffix names a store that is being made.
@@ -37,7 +39,7 @@ func Create(ctx context.Context, path string) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return fsutil.SyncDir(filepath.Dir(path))
 }
 
 // VacantLog refuses a path where a store's log is without the store: SQLite would take it for the new file's.

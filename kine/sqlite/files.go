@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/berth-dev/berth/internal/fsutil"
 )
 
 // Vacant returns the absolute path of a file that is not there.
@@ -66,7 +68,7 @@ func Place(tmp, path string) error {
 	if err := os.Remove(tmp); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return fsutil.SyncDir(filepath.Dir(path))
 }
 
 // RemoveAll removes a database and what SQLite keeps beside it, as far as they are there.
@@ -77,12 +79,4 @@ func RemoveAll(path string) error {
 		}
 	}
 	return nil
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -86,12 +86,3 @@ const PortCA = "berth"
 
 // PortKeys returns the directory of the keys of [PortCA].
 func PortKeys(dataDir string) string { return filepath.Join(dataDir, "pki") }
-
-// SyncDir has what was renamed and removed in a directory be on disk.
-func SyncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}

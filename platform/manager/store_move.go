@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/fsutil"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/pod"
@@ -119,7 +120,7 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 	if err := os.Remove(filepath.Join(dir, storeLocationFile)); err != nil {
 		return fmt.Errorf("note where the store of space %s is: %w", name, err)
 	}
-	return datadir.SyncDir(dir)
+	return fsutil.SyncDir(dir)
 }
 
 // moveStoreFromPod is fetchStore for a space that runs in its pod. If it fails, the space continues there.
@@ -166,7 +167,7 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 	defer end()
 	// Before it is here, so that a snapshot of it is never taken for one of a store of this process.
 	dir := datadir.Space(m.config.DataDir, name)
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), datadir.SyncDir(dir)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), fsutil.SyncDir(dir)); err != nil {
 		return "", fmt.Errorf("note that the store of space %s comes from its pod: %w", name, err)
 	}
 	transfer, stop := m.untilGivenUp(ctx, name)

@@ -22,8 +22,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/internal/fsutil"
 	"github.com/berth-dev/berth/kine"
-	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
@@ -170,7 +170,7 @@ func (s *Store) Serve(mux *http.ServeMux) {
 		if err := os.Remove(s.Mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		return nil, datadir.SyncDir(filepath.Dir(s.Mark))
+		return nil, fsutil.SyncDir(filepath.Dir(s.Mark))
 	}))
 	mux.Handle("GET "+dedicated.StatePath, control.Answer(func(*http.Request) (any, error) {
 		identity, _ := s.identity.Load().(string)

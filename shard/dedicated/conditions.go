@@ -14,10 +14,10 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-// maxMessage bounds the message of a condition, in bytes.
+// maxMessage is the maximum length of a condition's message, in bytes.
 const maxMessage = 2 << 10
 
-// knownReasons are those that a process has, by the condition.
+// knownReasons returns the reasons that a process may report for a condition.
 func knownReasons(condition string) []string {
 	switch condition {
 	case v1alpha1.ConditionReady:
@@ -35,8 +35,9 @@ func knownReasons(condition string) []string {
 	return nil
 }
 
-// checkedStatus returns of what a process says of its space what its Space object can hold, with the condition Ready first;
-// false if Ready is missing. The host's API server would refuse anything else, and with it each later status.
+// checkedStatus returns the valid part of a status that a process reports about its space, with the condition Ready
+// first. It returns false if Ready is missing. The host's API server would reject an invalid status, and each later one
+// with it.
 func checkedStatus(said shard.Status, now time.Time) (shard.Status, bool) {
 	if len(said.Conditions) > maxConditions {
 		return shard.Status{}, false
@@ -58,7 +59,7 @@ func checkedStatus(said shard.Status, now time.Time) (shard.Status, bool) {
 	return checked, true
 }
 
-// checkedCondition returns what a condition may be, of what a process says of it.
+// checkedCondition returns the valid part of a condition that a process reports.
 func checkedCondition(said metav1.Condition, now time.Time) metav1.Condition {
 	checked := metav1.Condition{
 		Type: said.Type, Status: said.Status, Reason: said.Reason, Message: control.Printable(said.Message, maxMessage),
@@ -75,11 +76,11 @@ func checkedCondition(said metav1.Condition, now time.Time) metav1.Condition {
 	return checked
 }
 
-// maxYears bounds how far ahead a space may wake by itself.
+// maxYears limits how far ahead the next wake of a space may be.
 const maxYears = 100
 
-// checkedTime is nil for a time before there were spaces, or after latest by more than clocks differ: the host's API server
-// can't read all times that can be written.
+// checkedTime returns nil for a time before Berth existed, or later than latest by more than clocks differ. The host's
+// API server can't parse all times that can be encoded.
 func checkedTime(said *metav1.Time, latest time.Time) *metav1.Time {
 	if said == nil || said.Unix() < 0 || said.After(latest.Add(time.Hour)) {
 		return nil

@@ -16,14 +16,14 @@ import (
 	"github.com/berth-dev/berth/control"
 )
 
-// Endpoint is where the process of a space serves: its API, and the commands on it. The two are apart, so that no request of a
-// tenant's is taken for a command.
+// Endpoint is where the process of a space serves its API, and the commands about it. They are separate, so that no
+// request of a tenant can be a command.
 type Endpoint struct {
 	where         string
 	api, commands func(ctx context.Context) (net.Conn, error)
 }
 
-// Sockets are those that [Serve] serves in dir.
+// Sockets returns the endpoint that [Serve] serves in dir.
 func Sockets(dir string) Endpoint {
 	dial := func(name string) func(context.Context) (net.Conn, error) {
 		return func(ctx context.Context) (net.Conn, error) { return control.DialSocket(ctx, filepath.Join(dir, name)) }
@@ -31,10 +31,11 @@ func Sockets(dir string) Endpoint {
 	return Endpoint{"in " + dir, dial(apiSocket), dial(control.Name)}
 }
 
-// Addresses of a process on another machine, as HOST:PORT.
+// Addresses are the addresses of a process on another machine, as HOST:PORT.
 type Addresses struct{ API, Commands string }
 
-// Remote is a process that [ServeTLS] runs. locate returns its addresses, which may change; config is that of [ClientTLS].
+// Remote returns the endpoint of a process that [ServeTLS] runs. locate returns its addresses, which may change; config
+// is the result of [ClientTLS].
 func Remote(locate func() (Addresses, error), config *tls.Config) Endpoint {
 	dial := func(of func(Addresses) string) func(context.Context) (net.Conn, error) {
 		return func(ctx context.Context) (net.Conn, error) {
@@ -51,16 +52,16 @@ func Remote(locate func() (Addresses, error), config *tls.Config) Endpoint {
 // platformName is the name of the platform in its client certificates.
 const platformName = "berth-platform"
 
-// ServerName is the name in the server certificate of the process of a space. It is bound to the space: another space's
-// process can't take its place.
+// ServerName returns the name in the server certificate of a space's process. It contains the space, so that the
+// process of another space can't replace it.
 func ServerName(space string) string { return space + ".dedicated.berth.dev" }
 
-// PlatformUser is who the platform's client certificate is to be issued to. The certificates of the processes are those of
-// servers, by which none can pass for the platform.
+// PlatformUser returns the user for the platform's client certificate. The processes have server certificates, with
+// which they can't impersonate the platform.
 func PlatformUser() string { return platformName }
 
-// ClientTLS is how a platform calls the process of a space. roots verify its certificate, and certificate issues the
-// platform's own.
+// ClientTLS returns the TLS configuration with which a platform calls the process of a space. roots verify its
+// certificate, and certificate returns the platform's own.
 func ClientTLS(space string, roots func() []byte, certificate func() (tls.Certificate, error)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ServerName: ServerName(space),
@@ -83,14 +84,15 @@ func ClientTLS(space string, roots func() []byte, certificate func() (tls.Certif
 	}
 }
 
-// Files of the directory that [ServerTLS] reads. They may be replaced at any time.
+// These are files in the directory that [ServerTLS] reads. They may be replaced at any time.
 const (
 	CertFile    = "tls.crt"
 	KeyFile     = "tls.key"
 	ClientsFile = "clients.crt"
 )
 
-// ServerTLS is how the process of a space is called: by its platform alone. It reads its files anew for each connection.
+// ServerTLS returns the TLS configuration of a space's process, which accepts only its platform. It reads its files for
+// each connection.
 func ServerTLS(dir string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

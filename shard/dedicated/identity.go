@@ -19,17 +19,16 @@ import (
 	"github.com/berth-dev/berth/control"
 )
 
-// certificateHeader holds the client's certificate, DER in base64.
+// certificateHeader contains the client's certificate, DER in base64.
 const certificateHeader = "X-Berth-Client-Certificate"
 
-// identified gives requests back the certificate that they came with. It must
-// be reached by a [proxy] only.
+// identified sets the client certificate of requests from the header. Only a [proxy] may be able to reach it.
 func identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		encoded := r.Header.Get(certificateHeader)
 		r.Header.Del(certificateHeader)
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true, Version: tls.VersionTLS13}
-		r.RemoteAddr = "127.0.0.1:0" // what comes by a unix socket has none, and upstream wants one
+		r.RemoteAddr = "127.0.0.1:0" // a unix socket has no address, and upstream needs one
 		if encoded != "" {
 			der, err := base64.StdEncoding.DecodeString(encoded)
 			if err != nil {
@@ -47,24 +46,23 @@ func identified(next http.Handler) http.Handler {
 	})
 }
 
-// maxConnections bounds the connections to a process: for twice as many watches as a space may have by default. Further
-// requests wait.
+// maxConnections is the maximum number of connections to a process: enough for twice as many watches as a space may
+// have by default. Further requests wait.
 const maxConnections = 4096
 
-// proxy leads requests, upgraded ones too, to a space's process,
-// with the certificate that they came with and no other.
+// proxy forwards requests, including upgraded ones, to a space's process, with the certificate of the client.
 func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return at.api(ctx) },
 		MaxIdleConnsPerHost: 64,
 		MaxConnsPerHost:     maxConnections,
-		DisableCompression:  true, // bytes are passed on as they are
-		// Headers take many times their size in memory, and a tenant may have taken over the process.
+		DisableCompression:  true, // bytes are forwarded unchanged
+		// Headers take a multiple of their size in memory, and a tenant may have taken over the process.
 		MaxResponseHeaderBytes: control.MaxHeaderBytes,
 	}
 	return &httputil.ReverseProxy{
-		// Hop-by-hop headers have gone when this is called: a client can't have
-		// ours removed by naming it in Connection.
+		// Hop-by-hop headers are removed before this is called, so a client can't remove this header by naming it in
+		// Connection.
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "space", r.In.Host
 			r.Out.Header.Del(certificateHeader)
@@ -72,15 +70,16 @@ func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 				r.Out.Header.Set(certificateHeader, base64.StdEncoding.EncodeToString(r.In.TLS.PeerCertificates[0].Raw))
 			}
 		},
-		FlushInterval: -1, // watches
+		FlushInterval: -1, // needed for watches
 		Transport:     finalOnly{transport},
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { unavailable(w) },
 	}, transport
 }
 
-// finalOnly drops the informational (1xx) responses of a process, of which the API server sends none; an upgrade's 101 is a
-// final one. [httputil.ReverseProxy] passes them on by a trace, with which [http.Transport] bounds the headers of each, but not
-// how many there are. Without the trace, their headers count as the final response's.
+// finalOnly drops the informational (1xx) responses of a process, because the API server sends none; the 101 of an
+// upgrade is a final response. [httputil.ReverseProxy] forwards them with a trace. With a trace, [http.Transport]
+// limits the headers of each, but not their number. Without a trace, their headers count as those of the final
+// response.
 type finalOnly struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -100,7 +99,7 @@ func (c untraced) Value(key any) any {
 	return value
 }
 
-// unavailable answers while the process does not run. Clients try again.
+// unavailable responds while the process does not run. Clients retry.
 func unavailable(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", "1")

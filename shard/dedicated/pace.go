@@ -14,24 +14,26 @@ import (
 )
 
 const (
-	// prepareTimeout bounds what a process does with a whole store before it answers: it copies, sums, or checks it.
+	// prepareTimeout limits how long a process may take to copy, checksum, or check a whole store before it responds.
 	prepareTimeout = 10 * time.Minute
-	// paceInterval is how long paceBytes of a store may take on the network, half a MiB a second. So a large store takes as
-	// long as it needs, and a process that somebody has taken over can't send one byte a minute forever.
+	// In each paceInterval, at least paceBytes of a store must be transferred, which is half a MiB a second. So a large
+	// store has the time that it needs, but a process that somebody has taken over can't send one byte a minute
+	// forever.
 	paceInterval = time.Minute
 	paceBytes    = 32 << 20
 )
 
-// ErrNoProgress says that the transfer of a store did not advance.
+// ErrNoProgress is returned if the transfer of a store did not advance.
 var ErrNoProgress = errors.New("no progress")
 
-// pace ends the transfer of a store that makes no progress. It is for one goroutine at a time.
+// pace ends the transfer of a store that makes no progress. Only one goroutine at a time may use it.
 type pace struct {
 	timer *time.Timer
 	bytes int64 // since the timer was set
 }
 
-// withPace returns a context that ends with the transfer. stop is to be called once that is done.
+// withPace returns a context that is canceled if the transfer makes no progress. stop must be called after the
+// transfer.
 func withPace(ctx context.Context) (paced context.Context, p *pace, stop func()) {
 	paced, cancel := context.WithCancelCause(ctx)
 	p = &pace{timer: safego.AfterFunc(prepareTimeout, "give up the transfer of a store", func() {
@@ -43,24 +45,24 @@ func withPace(ctx context.Context) (paced context.Context, p *pace, stop func())
 	}
 }
 
-// begin has the transfer begin.
+// begin starts to measure the transfer.
 func (p *pace) begin() {
 	p.bytes = 0
 	p.timer.Reset(paceInterval)
 }
 
-// note counts bytes that were transferred.
+// note counts transferred bytes.
 func (p *pace) note(n int) {
 	if p.bytes += int64(n); p.bytes >= paceBytes {
 		p.begin()
 	}
 }
 
-// pacedReader is what is transferred.
+// pacedReader counts what is read from a reader.
 type pacedReader struct {
 	io.Reader
 	pace *pace
-	// sent says that it is sent, and then prepared by who receives it, and else that it is received.
+	// sent means that the data is sent, and that the receiver processes it after that. Otherwise, it is received.
 	sent  bool
 	began bool
 }

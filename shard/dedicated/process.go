@@ -27,30 +27,28 @@ import (
 const (
 	firstRestart = time.Second
 	lastRestart  = time.Minute
-	// statusTimeout bounds what a list of spaces waits for one process.
+	// statusTimeout limits how long a list of spaces waits for one process.
 	statusTimeout = 2 * time.Second
-	// stopTime is how long a process has to end in order: as long as a platform has.
+	// stopTime is how long a process may take to end cleanly: as long as a platform.
 	stopTime = 20 * time.Second
-	// actTimeout bounds what a process is asked to do by somebody who says nothing of it: as long as a space may take to
-	// start.
+	// actTimeout limits operations of a process without another limit: it is as long as a space may take to start.
 	actTimeout = 2 * time.Minute
-	// answerTime is how long a process has to answer that it has not done within that time what it was asked to do.
+	// answerTime is how long a process may take to respond that an operation has timed out.
 	answerTime = 5 * time.Second
-	// callTimeout bounds the commands that begin or end a space, or send its keys. They take what a space needs to stop,
-	// for which it has stopTime, and are tried again. Without a bound, a process that somebody has taken over would hold
-	// up the platform, which doesn't reconcile the space meanwhile.
+	// callTimeout limits the commands that begin or end a space, or send its keys. They include the time in which a
+	// space stops, stopTime, and are retried. Without a limit, a process that somebody has taken over would block the
+	// platform, which does not reconcile the space in the meantime.
 	callTimeout = stopTime
-	// maxAnswer bounds what a process says of its space, in bytes: each status, [State] and metric. They have a few KiB,
-	// and take many times their size when they are decoded. Somebody may have taken over the process.
+	// maxAnswer is the maximum size of a response about a space, in bytes: of each status, [State], and metric. They
+	// have a few KiB, and a multiple of their size when they are decoded. Somebody may have taken over the process.
 	maxAnswer = 64 << 10
-	// maxConditions bounds the conditions of a space.
+	// maxConditions is the maximum number of conditions of a space.
 	maxConditions = 16
-	// maxComplaint bounds what is kept of the last words of a process.
+	// maxComplaint is how many bytes of the last output of a process are kept.
 	maxComplaint = 4 << 10
 )
 
-// Process is the process of one space, started again whenever it ends. Its
-// methods may be called concurrently.
+// Process is the process of one space. It is restarted whenever it ends. It is safe for concurrent use.
 type Process struct {
 	space, dir string
 	prepare    func(ctx context.Context) error
@@ -63,26 +61,25 @@ type Process struct {
 	done chan struct{}
 
 	mu      sync.Mutex
-	stop    context.CancelFunc // nil until it is started
+	stop    context.CancelFunc // nil until Start is called
 	stopped bool
-	running *os.Process // nil while none does
+	running *os.Process // nil while none runs
 	since   time.Time
 	failure string // why it does not run; empty if it does
 }
 
-// New prepares the process of a space: until Start is called its space is
-// starting. prepare makes what the space stands on, before the process first runs;
-// if it fails it is tried again. command makes a process that calls [Serve] on dir, and that ends when
-// its standard input does, so that none outlives this one.
+// New returns the process of a space. Until Start is called, its space is starting. prepare creates what the space
+// needs, before the process first runs; if it fails, it is retried. command returns a process that calls [Serve] on
+// dir, and that ends when its standard input is closed, so that it never outlives this process.
 func New(space, dir string, prepare func(ctx context.Context) error, command func() *exec.Cmd, logger logr.Logger) *Process {
 	p := newProcess(space, dir, Sockets(dir), prepare, logger)
 	p.run = func(ctx context.Context) error { return p.runChild(ctx, command()) }
 	return p
 }
 
-// NewRemote is New for a process that somebody else runs, such as the kubelet of a node: it goes on when this one ends.
-// run has it be there and serve, calls ready when it does, and returns when ctx ends, or with an error to be called
-// again. dir holds nothing of the process, and says by being there that the space has one.
+// NewRemote is New for a process that something else runs, such as the kubelet of a node, so that it outlives this
+// process. run makes sure that the process exists and serves, calls ready when it does, and returns when ctx ends, or
+// with an error, to be called again. dir contains no files of the process; that it exists means that the space has one.
 func NewRemote(space, dir string, at Endpoint, prepare func(ctx context.Context) error, run func(ctx context.Context, p *Process, ready func()) error, logger logr.Logger) *Process {
 	p := newProcess(space, dir, at, prepare, logger)
 	p.run = func(ctx context.Context) error { return run(ctx, p, func() { p.set("") }) }
@@ -140,7 +137,7 @@ func (p *Process) keep(ctx context.Context) {
 	}
 }
 
-// open makes what the process needs.
+// open prepares what the process needs.
 func (p *Process) open(ctx context.Context) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of the space's process: %w", err)
@@ -151,7 +148,7 @@ func (p *Process) open(ctx context.Context) error {
 	return nil
 }
 
-// runChild runs the process once. When ctx ends it is asked to end.
+// runChild runs the process once. When ctx ends, it is asked to end.
 func (p *Process) runChild(ctx context.Context, cmd *exec.Cmd) error {
 	var complaint tail
 	cmd.Stderr = &complaint
@@ -167,7 +164,7 @@ func (p *Process) runChild(ctx context.Context, cmd *exec.Cmd) error {
 	defer p.setRunning(nil)
 	asked := context.AfterFunc(ctx, func() { _ = input.Close() })
 	defer asked()
-	_ = cmd.Wait() // its state tells
+	_ = cmd.Wait() // its state has the result
 	if words := strings.TrimSpace(complaint.String()); words != "" {
 		return fmt.Errorf("the space's process ended: %s", words)
 	}
@@ -186,11 +183,11 @@ func (p *Process) setRunning(process *os.Process) {
 	p.running = process
 }
 
-// killTime is how long a process has to be gone once it is killed.
+// killTime is how long a process may take to end after it is killed.
 const killTime = 5 * time.Second
 
-// Stop ends a process, if it was started, and waits for it. What has not ended by stopTime, or the end of ctx, is
-// killed; the error says that it is not gone even so.
+// Stop ends the process, if it was started, and waits for that. After stopTime, or when ctx ends, the process is
+// killed. The error says if it still runs.
 func (p *Process) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	stop := p.stop
@@ -221,10 +218,10 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Handler leads to the space's API.
+// Handler returns the handler of the space's API.
 func (p *Process) Handler() http.Handler { return p.handler }
 
-// Status asks the process how its space is.
+// Status asks the process for the status of its space.
 func (p *Process) Status(ctx context.Context) shard.Status {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -246,8 +243,7 @@ func (p *Process) Status(ctx context.Context) shard.Status {
 	return shard.Status{Name: p.space, Conditions: []metav1.Condition{ready}}
 }
 
-// Await returns when the process has its space awake or asleep, or says why it
-// has not by the end of ctx.
+// Await returns when the space is awake or asleep in the process, or returns why it is not when ctx ends.
 func (p *Process) Await(ctx context.Context) error {
 	var last string
 	for {
@@ -267,7 +263,7 @@ func (p *Process) Await(ctx context.Context) error {
 	}
 }
 
-// Get asks the process for what its commands serve at path, and decodes it into out.
+// Get sends a GET request for a command of the process, and decodes the response into out.
 func (p *Process) Get(ctx context.Context, path string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -277,10 +273,10 @@ func (p *Process) Get(ctx context.Context, path string, out any) error {
 // Wake wakes the space in its process; see [shard.Shard.Wake].
 func (p *Process) Wake(ctx context.Context) error { return p.act(ctx, "wake") }
 
-// Sleep puts the space to sleep; its process runs on.
+// Sleep puts the space to sleep; its process keeps running.
 func (p *Process) Sleep(ctx context.Context) error { return p.act(ctx, "sleep") }
 
-// Restart has the space read its keys anew; see [shard.Shard.Restart].
+// Restart makes the space read its keys again; see [shard.Shard.Restart].
 func (p *Process) Restart(ctx context.Context) error { return p.act(ctx, "restart") }
 
 func (p *Process) act(ctx context.Context, verb string) error {
@@ -294,7 +290,7 @@ func (p *Process) act(ctx context.Context, verb string) error {
 	return p.client.Do(ctx, http.MethodPost, "/spaces/"+p.space+"/"+verb+"?"+query.Encode(), nil)
 }
 
-// tail keeps the end of what is written.
+// tail keeps the end of what is written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -26,10 +26,10 @@ const (
 
 	dialTimeout       = 5 * time.Second
 	readHeaderTimeout = 10 * time.Second
-	maxHeaderBytes    = 1 << 20 // as upstream's API server
+	maxHeaderBytes    = 1 << 20 // like upstream's API server
 )
 
-// Serve serves a space's API and the commands on it in dir, until ctx ends.
+// Serve serves a space's API, and the commands about it, in dir until ctx ends.
 func Serve(ctx context.Context, dir string, api, commands http.Handler, logger logr.Logger) error {
 	for name, handler := range map[string]http.Handler{apiSocket: identified(api), control.Name: commands} {
 		server, err := control.Serve(filepath.Join(dir, name), handler, logger)
@@ -42,8 +42,8 @@ func Serve(ctx context.Context, dir string, api, commands http.Handler, logger l
 	return nil
 }
 
-// ServeTLS serves a space's API and the commands on it over TCP, until ctx ends. config is that of [ServerTLS]: the client's
-// certificate in a header is believed because only the platform gets that far.
+// ServeTLS serves a space's API, and the commands about it, over TCP until ctx ends. config is the result of
+// [ServerTLS]: the client certificate in the header is trusted because only the platform can connect.
 func ServeTLS(ctx context.Context, at Addresses, config *tls.Config, api, commands http.Handler, logger logr.Logger) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup

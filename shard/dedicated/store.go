@@ -21,29 +21,29 @@ import (
 	"github.com/berth-dev/berth/control"
 )
 
-// ChecksumHeader holds the SHA-256 of a store that is sent, in hex.
+// ChecksumHeader contains the SHA-256 of a store that is sent, in hex.
 const ChecksumHeader = "X-Berth-Sha256"
 
-// Paths of the commands on a space's store and keys.
+// These are the paths of the commands about a space's store and keys.
 const (
-	StorePath    = "/store"    // GET a copy of the store as it is at one moment, PUT another in its place
+	StorePath    = "/store"    // GET a consistent copy of the store; PUT replaces it
 	IdentityPath = "/identity" // PUT the space's keys
-	BeginPath    = "/begin"    // POST: run the space, from now on
-	EndPath      = "/end"      // POST: stop the space, and don't run it any more
+	BeginPath    = "/begin"    // POST: run the space from now on
+	EndPath      = "/end"      // POST: stop the space, and don't run it again
 	StatePath    = "/state"    // GET a [State]
 	RestoreParam = "restore"   // of PUT StorePath: the store is a snapshot
 )
 
-// State is what the process of a space says of its store.
+// State is the state of a space's store in its process.
 type State struct {
-	Begun    bool   `json:"begun"`    // the space is to run there
+	Begun    bool   `json:"begun"`    // the process must run the space
 	HasStore bool   `json:"hasStore"` // it has a store
-	Revision int64  `json:"revision"` // changes with the store; 0 if that is not known
-	Config   string `json:"config"`   // digest of the configuration that it runs with
-	Identity string `json:"identity"` // [IdentityDigest] of the keys that it runs with
+	Revision int64  `json:"revision"` // changes with the store; 0 if it is unknown
+	Config   string `json:"config"`   // digest of the configuration that the process uses
+	Identity string `json:"identity"` // [IdentityDigest] of the keys that the process uses
 }
 
-// IdentityDigest is of the files of [Process.PutIdentity].
+// IdentityDigest returns the digest of the files of [Process.PutIdentity].
 func IdentityDigest(files map[string][]byte) string {
 	hash := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -53,7 +53,7 @@ func IdentityDigest(files map[string][]byte) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// State asks the process of its store.
+// State asks the process for the state of its store.
 func (p *Process) State(ctx context.Context) (state State, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -61,12 +61,12 @@ func (p *Process) State(ctx context.Context) (state State, err error) {
 	return state, err
 }
 
-// ErrChecksum says that a store did not arrive as it was sent.
+// ErrChecksum is returned if a received store differs from the one that was sent.
 var ErrChecksum = errors.New("the checksum of the received store does not match")
 
-// CopyStore writes a copy of the space's store, as it is at one moment, to path, where nothing is. It fails if the copy
-// has more than most bytes, or does not advance: what runs the process may be a tenant who took it over. However large
-// the store is, it has the time that it needs. The file is on disk when it returns.
+// CopyStore writes a consistent copy of the space's store to path, where no file may exist. It fails if the copy has
+// more than most bytes, or does not advance, because a tenant may have taken over the process. There is no limit of the
+// total time, however large the store is. The file is synced to disk when CopyStore returns.
 func (p *Process) CopyStore(ctx context.Context, path string, most int64) error {
 	ctx, pace, stop := withPace(ctx)
 	defer stop()
@@ -89,7 +89,7 @@ func (p *Process) CopyStore(ctx context.Context, path string, most int64) error 
 	return nil
 }
 
-// withCause adds why ctx has ended to the error of a call.
+// withCause adds to the error of a call why ctx has ended.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -97,9 +97,9 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// PutStore has the process put the store in a file in the place of its own, or restore a snapshot in the file. Either
-// happens whole or not at all. The space is stopped for it, and runs again afterwards if it is to run. It fails if that
-// does not advance, as by [Process.CopyStore].
+// PutStore makes the process replace its store by the one in a file, or restore the snapshot in a file, atomically. The
+// space is stopped for that, and runs again afterwards if it must run. It fails if the transfer does not advance, like
+// [Process.CopyStore].
 func (p *Process) PutStore(ctx context.Context, path string, restore bool) error {
 	file, size, sum, err := OpenSummed(path)
 	if err != nil {
@@ -118,8 +118,8 @@ func (p *Process) PutStore(ctx context.Context, path string, restore bool) error
 	return p.send(req, "send the store of space "+p.space)
 }
 
-// PutIdentity has the process have these files of the space's directory, by path, and no other keys. It restarts the
-// space if they are others than before.
+// PutIdentity replaces these files in the space's directory of the process, by path, and removes all other keys. If
+// they differ from before, the space restarts.
 func (p *Process) PutIdentity(ctx context.Context, files map[string][]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -134,14 +134,14 @@ func (p *Process) PutIdentity(ctx context.Context, files map[string][]byte) erro
 	return p.send(req, "send the keys of space "+p.space)
 }
 
-// Begin has the process run the space, also after it is started again.
+// Begin makes the process run the space, also after a restart of the process.
 func (p *Process) Begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return p.client.Do(ctx, http.MethodPost, BeginPath, nil)
 }
 
-// End has the process stop the space, and not run it again until Begin.
+// End makes the process stop the space, and not run it again until Begin.
 func (p *Process) End(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (p *Process) send(req *http.Request, doing string) error {
 	return resp.Body.Close()
 }
 
-// OpenSummed opens a file, and returns its size and SHA-256, in hex. The caller closes it.
+// OpenSummed opens a file, and returns its size and its SHA-256 in hex. The caller must close it.
 func OpenSummed(path string) (file *os.File, size int64, sum string, err error) {
 	if file, err = os.Open(path); err != nil {
 		return nil, 0, "", err
@@ -172,8 +172,8 @@ func OpenSummed(path string) (file *os.File, size int64, sum string, err error) 
 	return file, size, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Receive writes size bytes to a file at path, where nothing is, and fails with [ErrChecksum] if they don't have the
-// sum. The file is on disk when it returns without an error, and gone with one.
+// Receive writes size bytes to a file at path, where no file may exist. It fails with [ErrChecksum] if their checksum
+// differs from sum. The file is synced to disk if there is no error, and deleted otherwise.
 func Receive(from io.Reader, size int64, sum, path string) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

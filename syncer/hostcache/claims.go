@@ -15,8 +15,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// indexHosts finds the host's exposures, spaces' or not, by the host names that they
-// claim.
+// indexHosts is the index of the host's exposures, those of spaces and others, by the host names that they claim.
 const indexHosts = "berth.dev/hosts"
 
 func indexClaims(obj any) ([]string, error) {
@@ -26,8 +25,8 @@ func indexClaims(obj any) ([]string, error) {
 	}
 	hosts := resources.HostsOf(o)
 	if spaceIn(o.GetNamespace()) != "" {
-		// Whoever wrote it: this runs under the index's lock, which all spaces wait
-		// for. The host's admins' own claims all count.
+		// The limit applies whoever wrote the object, because this runs with the lock of the index, for which all
+		// spaces wait. All claims of the host's admins count.
 		hosts = hosts[:min(len(hosts), bounds.IngressHosts.Max())]
 	}
 	if slices.ContainsFunc(hosts, isWildcard) {
@@ -36,15 +35,16 @@ func indexClaims(obj any) ([]string, error) {
 	return hosts, nil
 }
 
-// wildcards is where [indexHosts] finds all that claim a wildcard: some of the host's own, as spaces may not.
+// wildcards is the key of [indexHosts] for all objects that claim a wildcard. These are objects of the host, because
+// spaces may not have wildcards.
 const wildcards = "*"
 
 const wildcard = "*."
 
 func isWildcard(name string) bool { return strings.HasPrefix(name, wildcard) }
 
-// Wildcards are all that are claimed on the host, without their asterisks. A host name has up to 126 that cover it, and a space may
-// ask for thousands of names: few are claimed, if any.
+// Wildcards returns all wildcards that are claimed on the host, without their asterisks. Up to 126 wildcards can cover
+// a host name, and a space may ask for thousands of names, but few wildcards exist.
 func (h *Host) Wildcards() map[string]bool {
 	all := map[string]bool{}
 	for _, r := range resources.Exposures() {
@@ -59,19 +59,19 @@ func (h *Host) Wildcards() map[string]bool {
 	return all
 }
 
-// OwnNames are the host names that an exposure has on the host.
+// OwnNames are the host names that an exposure already has on the host.
 type OwnNames struct {
 	hosts []string // sorted
 	since *metav1.Time
 }
 
-// NamesOf are the host names that a host object claims.
+// NamesOf returns the host names that a host object claims.
 func NamesOf(host client.Object) OwnNames {
 	since := host.GetCreationTimestamp()
 	return OwnNames{resources.HostsOf(host), &since}
 }
 
-// of is since when a host name is claimed, nil if it is not.
+// of returns since when a host name is claimed; nil if it is not.
 func (c OwnNames) of(name string) *metav1.Time {
 	if _, has := slices.BinarySearch(c.hosts, name); !has {
 		return nil
@@ -79,9 +79,8 @@ func (c OwnNames) of(name string) *metav1.Time {
 	return c.since
 }
 
-// Claimed reports whether an exposure that is not the space's has a host name: who was
-// first keeps it. Of two that came in one moment, neither looks like the first;
-// both give way, and try again at their own time.
+// Claimed reports whether an exposure of somebody else has a host name. The first one keeps it. If two claim a name at
+// the same moment, neither seems to be the first: both give way, and retry at different times.
 func (h *Host) Claimed(name string, wildcards map[string]bool, space translate.Space, own OwnNames) bool {
 	since := own.of(name)
 	claims := []string{name}
@@ -105,7 +104,7 @@ func (h *Host) Claimed(name string, wildcards map[string]bool, space translate.S
 	return false
 }
 
-// claimsOnly is what syncers must know of an exposure that is no space's.
+// claimsOnly returns what syncers need of an exposure that belongs to no space.
 func claimsOnly(e *resources.Exposure, object client.Object) client.Object {
 	return e.Claim(claimant(object), slices.DeleteFunc(e.Hosts(object), func(host string) bool { return host == "" }))
 }

@@ -17,13 +17,12 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// AnnotationDigest is on config maps and secrets in the shared watches, in place
-// of their data, and never on the host: the watches are of all spaces, and one
-// tenant's megabytes would be in everybody's way.
+// AnnotationDigest replaces the data of config maps and secrets in the shared watches, and is never on the host. All
+// spaces share the watches, so they must not contain the megabytes of one tenant.
 const AnnotationDigest = translate.Domain + "/digest"
 
-// DigestData replaces the data of a config map or secret from the host. It may be
-// called again with what it made.
+// DigestData replaces the data of a config map or secret from the host by a digest. It may be called again with the
+// result.
 func DigestData(obj any) {
 	switch o := obj.(type) {
 	case *corev1.ConfigMap:
@@ -39,8 +38,8 @@ func DigestData(obj any) {
 	}
 }
 
-// RecallConfigMap gives have, which comes from a watch, the data of want if it
-// had the same, or else some that is not want's.
+// RecallConfigMap sets the data of have, which comes from a watch: to that of want, if the digests are equal, and
+// otherwise to some other data.
 func RecallConfigMap(want, have *corev1.ConfigMap) {
 	if recall(have, digestConfigMap(want), digestConfigMap(&corev1.ConfigMap{})) {
 		have.Data, have.BinaryData = want.Data, want.BinaryData
@@ -61,8 +60,8 @@ func RecallSecret(want, have *corev1.Secret) {
 // unknown is a key that no config map or secret can have.
 const unknown = "/"
 
-// recall takes the digest off have, and reports whether it is that of what is
-// wanted. What had no data has no digest.
+// recall removes the digest from have, and reports whether it equals that of the wanted data. An object without data
+// has no digest.
 func recall(have metav1.Object, wanted, nothing string) bool {
 	annotations := have.GetAnnotations()
 	had, ok := annotations[AnnotationDigest]
@@ -73,7 +72,7 @@ func recall(have metav1.Object, wanted, nothing string) bool {
 	return had == wanted
 }
 
-// The digests end with the size of the data.
+// A digest ends with the size of the data.
 
 func digestConfigMap(c *corev1.ConfigMap) string {
 	return Digest(c.Data) + Digest(c.BinaryData) + "." + strconv.Itoa(size(c.Data)+size(c.BinaryData))
@@ -90,7 +89,7 @@ func size[V string | []byte](data map[string]V) (n int) {
 	return n
 }
 
-// Digest is of all keys and values, each with its length.
+// Digest returns the digest of all keys and values, each with its length.
 func Digest[V string | []byte](data map[string]V) string {
 	hash := sha256.New()
 	part := func(b []byte) {

@@ -19,15 +19,14 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Indexes of the host's watches by which a pod is found that calls, and what it
-// may ask about.
+// These are indexes of the host's watches, by which the pod of a caller is found, and what it may ask about.
 const (
 	indexAddress   = "berth.dev/address"   // of pods, services and endpoints
 	IndexNamespace = "berth.dev/namespace" // of the space: SPACE/NAMESPACE
-	IndexService   = "berth.dev/service"   // endpoint slices by their host service
+	IndexService   = "berth.dev/service"   // endpoint slices, by their host service
 )
 
-// indexBy indexes the objects that are a space's.
+// indexBy returns an index function for objects that belong to a space.
 func indexBy[T client.Object](values func(T) []string) cache.IndexFunc {
 	return func(obj any) ([]string, error) {
 		o, ok := obj.(T)
@@ -38,9 +37,9 @@ func indexBy[T client.Object](values func(T) []string) cache.IndexFunc {
 	}
 }
 
-// podAddresses are those that a pod calls from, and no other: not a node's, and
-// not one that the pod had and somebody else may have by now. A pod that is
-// being deleted may still run; its address is given away when it has ended.
+// podAddresses returns the addresses from which a pod sends requests. It returns neither a node's address, nor one that
+// the pod no longer has and somebody else may have. A pod that is being deleted may still run; its address is reused
+// only when it has ended.
 func podAddresses(pod *corev1.Pod) []string {
 	if _, ok := translate.IdentityOf(pod); !ok || pod.Spec.HostNetwork || ended(pod) {
 		return nil
@@ -67,8 +66,8 @@ func serviceAddresses(service *corev1.Service) []string {
 	return seen.all()
 }
 
-// sliceAddresses reads no further than what a tenant may write, whoever wrote
-// the slice: it runs under the index's lock, which all spaces wait for.
+// sliceAddresses reads at most as many addresses as a tenant may write, whoever wrote the slice, because it runs with
+// the lock of the index, for which all spaces wait.
 func sliceAddresses(slice *discoveryv1.EndpointSlice) []string {
 	seen, left := addressSet{}, bounds.EndpointAddresses.Max()
 	for i := range slice.Endpoints {
@@ -82,7 +81,7 @@ func sliceAddresses(slice *discoveryv1.EndpointSlice) []string {
 	return seen.all()
 }
 
-// addressSet holds addresses in the one form that they are looked up by.
+// addressSet contains addresses in the canonical form by which they are looked up.
 type addressSet map[string]struct{}
 
 func (s addressSet) add(ip string) {
@@ -93,7 +92,7 @@ func (s addressSet) add(ip string) {
 
 func (s addressSet) all() []string { return slices.Collect(maps.Keys(s)) }
 
-// SliceService names the service that an endpoint slice is of, as namespace/name, in a list for indexes.
+// SliceService returns the service of an endpoint slice, as namespace/name, for indexes.
 func SliceService(slice *discoveryv1.EndpointSlice) []string {
 	if service := slice.Labels[discoveryv1.LabelServiceName]; service != "" {
 		return []string{slice.Namespace + "/" + service}
@@ -101,7 +100,7 @@ func SliceService(slice *discoveryv1.EndpointSlice) []string {
 	return nil
 }
 
-// VirtualNamespace names the namespace of a host object's virtual object, as space/namespace, in a list for indexes.
+// VirtualNamespace returns the namespace of a host object's virtual object, as space/namespace, for indexes.
 func VirtualNamespace[T client.Object](o T) []string {
 	id, ok := translate.IdentityOf(o)
 	if service, is := any(o).(*corev1.Service); !ok || is && !taken(service) {
@@ -110,8 +109,8 @@ func VirtualNamespace[T client.Object](o T) []string {
 	return []string{id.Space + "/" + id.Namespace}
 }
 
-// taken reports whether a service is one that the space has, and not only
-// reserved for one that it may get. Its own API it always has.
+// taken reports whether the space has the service of a host object, so that it is not only reserved. The service of the
+// space's API always counts.
 func taken(service *corev1.Service) bool {
 	id, ok := translate.IdentityOf(service)
 	return ok && (id.UID != "" || isAPI(id))
@@ -121,9 +120,8 @@ func isAPI(id translate.Identity) bool {
 	return id.Namespace == metav1.NamespaceDefault && id.Name == "kubernetes"
 }
 
-// SpaceAt is the space whose pod has an address; ok is false if none has. If
-// pods of several spaces seem to have it, for one of them is gone without the
-// host's knowing, nobody has.
+// SpaceAt returns the space of the pod with an address; ok is false if there is none. If pods of several spaces seem to
+// have it, because the host has not noticed that one is gone, ok is false, too.
 func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
 	for _, pod := range Find[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
 		is := spaceOf(pod)
@@ -135,7 +133,7 @@ func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
 	return space, ok
 }
 
-// PodAt is the host pod of the space that has an address, nil if none has.
+// PodAt returns the host pod of the space with an address; nil if there is none.
 func (h *Host) PodAt(space string, addr netip.Addr) (at *corev1.Pod) {
 	for _, pod := range Find[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
 		if spaceOf(pod) == space && (at == nil || at.DeletionTimestamp != nil) {
@@ -145,7 +143,7 @@ func (h *Host) PodAt(space string, addr netip.Addr) (at *corev1.Pod) {
 	return at
 }
 
-// Service is the host object of a space's service, nil if it has none.
+// Service returns the host object of a space's service; nil if there is none.
 func (h *Host) Service(space, namespace, name string) *corev1.Service {
 	of := translate.Space{Name: space}
 	service, ok := Get[*corev1.Service](h, resources.Services, of.HostNamespace(), of.HostName(namespace, name, translate.LimitLabel))
@@ -158,8 +156,7 @@ func (h *Host) Service(space, namespace, name string) *corev1.Service {
 	return service
 }
 
-// ServiceAt is the host object of the space's service that has a cluster IP, nil
-// if none has.
+// ServiceAt returns the host object of the space's service with a cluster IP; nil if there is none.
 func (h *Host) ServiceAt(space string, addr netip.Addr) *corev1.Service {
 	for _, service := range Find[*corev1.Service](h, resources.Services, indexAddress, addr.Unmap().String()) {
 		if spaceOf(service) == space {
@@ -169,19 +166,18 @@ func (h *Host) ServiceAt(space string, addr netip.Addr) *corev1.Service {
 	return nil
 }
 
-// Slices are the endpoints of a host service.
+// Slices returns the endpoint slices of a host service.
 func (h *Host) Slices(service *corev1.Service) []*discoveryv1.EndpointSlice {
 	return Find[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, IndexService, service.Namespace+"/"+service.Name)
 }
 
-// SlicesAt are the endpoint slices of the space that list an address.
+// SlicesAt returns the endpoint slices of the space that contain an address.
 func (h *Host) SlicesAt(space string, addr netip.Addr) []*discoveryv1.EndpointSlice {
 	return slices.DeleteFunc(Find[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, indexAddress, addr.Unmap().String()),
 		func(slice *discoveryv1.EndpointSlice) bool { return spaceOf(slice) != space })
 }
 
-// ServiceOf is the host service that an endpoint slice belongs to, nil if there
-// is none.
+// ServiceOf returns the host service of an endpoint slice; nil if there is none.
 func (h *Host) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
 	service, ok := Get[*corev1.Service](h, resources.Services, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
 	if !ok || spaceOf(service) != spaceOf(slice) || !taken(service) {
@@ -190,14 +186,13 @@ func (h *Host) ServiceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
 	return service
 }
 
-// HasNamespace reports whether a pod or a service of the space is known to be in
-// a namespace of its.
+// HasNamespace reports whether a pod or a service of the space is known to be in this namespace of it.
 func (h *Host) HasNamespace(space, namespace string) bool {
 	key := space + "/" + namespace
 	return len(Find[*corev1.Service](h, resources.Services, IndexNamespace, key))+len(Find[*corev1.Pod](h, resources.Pods, IndexNamespace, key)) > 0
 }
 
-// Find reads from the shared watches by an index.
+// Find returns objects of the shared watches by an index.
 func Find[T client.Object](h *Host, resource, index, value string) (objects []T) {
 	f := h.Routers[resource]
 	if f == nil {
@@ -211,8 +206,8 @@ func Find[T client.Object](h *Host, resource, index, value string) (objects []T)
 	return objects
 }
 
-// IndexBudget finds a space's pods on the host, those that are not finished, by the
-// budget that they are under, as namespace/name of its host object.
+// IndexBudget is the index of spaces' unfinished pods on the host by their disruption budget, as namespace/name of its
+// host object.
 const IndexBudget = "berth.dev/budget"
 
 func podBudget(pod *corev1.Pod) []string {
@@ -223,10 +218,9 @@ func podBudget(pod *corev1.Pod) []string {
 	return []string{pod.Namespace + "/" + name}
 }
 
-// Pod is the host pod of a space's pod v, as last seen; ok is false while there
-// is none. It is v's by its recorded identity, UID included, not by its name
-// alone: another pod of that name, of an earlier life of v's or nobody's, is not
-// returned. It must not be changed.
+// Pod returns the latest version of the host pod of a space's pod v; ok is false if there is none. The host pod must
+// have the recorded identity of v, including the UID, so that an earlier pod of the same name is not returned. It must
+// not be changed.
 func (h *Host) Pod(space translate.Space, v *corev1.Pod) (host *corev1.Pod, ok bool) {
 	name := space.HostName(v.Namespace, v.Name, translate.LimitSubdomain)
 	host, ok = Get[*corev1.Pod](h, resources.Pods, space.HostNamespace(), name)

@@ -1,15 +1,16 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostcache holds what the watches of the host show, once for all spaces of a process.
+// Package hostcache caches the host's objects, once for all spaces of a process.
 //
-//   - host.go, watches.go: [Host] starts the watches, and hands out clients. [Get], [Find], and [Of] read what they show.
-//   - router.go, hostcache.go: a [Router] hands each event to the one space that the object concerns; its [Cache] holds objects.
-//   - digest.go, pack.go, quotas.go: what is left of an object, so that it takes little memory.
-//   - sleepers.go, nodes.go: who is told of a change while a space sleeps.
-//   - directory.go, nodeaddresses.go, claims.go, objects.go: indexes: whose address, whose host name, how many objects.
-//   - imported.go, extensions.go, stale.go: which classes spaces import, which definitions they get, and what is left of
-//     resources that were disabled.
+// - host.go, watches.go: [Host] starts the watches, and creates clients. [Get], [Find], and [Of] read from the cache.
+// - router.go, hostcache.go: a [Router] passes each event to the one space that the object concerns; its [Cache]
+// contains the objects.
+// - digest.go, pack.go, quotas.go: objects are reduced so that they take little memory.
+// - sleepers.go, nodes.go: notifications about changes while a space sleeps.
+// - directory.go, nodeaddresses.go, claims.go, objects.go: indexes, by address, by host name, and numbers of objects.
+// - imported.go, extensions.go, stale.go: which classes spaces import, which definitions they get, and stale objects of
+// disabled resources.
 //
-// It writes nothing to the host, and knows no virtual object.
+// It writes nothing to the host, and does not access virtual objects.
 package hostcache

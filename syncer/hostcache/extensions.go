@@ -16,10 +16,10 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// crd is the name of the definition of an extension.
+// crd returns the name of the definition of an extension.
 func crd(r resources.Resource) string { return r.GVR().GroupResource().String() }
 
-// extend finds the definitions on the host of those that are enabled.
+// extend reads the host's definitions of the enabled extensions.
 func (h *Host) extend(ctx context.Context) error {
 	for _, r := range resources.Table() {
 		if !r.Extension || !h.Sync.On(r.Name) {
@@ -40,8 +40,8 @@ func (h *Host) extend(ctx context.Context) error {
 	return nil
 }
 
-// spaceDefinition is what a space gets of the host's definition: the version that
-// is synced, if the host serves it, so that nobody needs to convert.
+// spaceDefinition returns a space's version of the host's definition: only the version that is synced, if the host
+// serves it, so that no conversion is necessary.
 func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.CustomResourceDefinition {
 	out := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: host.Name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}},

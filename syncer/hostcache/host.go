@@ -28,8 +28,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Host is the shared host cluster as a shard sees it: one set of watches for
-// all its spaces. It is safe for concurrent use once started.
+// Host is a shard's view of the host cluster: one set of watches for all of its spaces. It is safe for concurrent use
+// after it has started.
 type Host struct {
 	Options
 	config  *rest.Config
@@ -37,46 +37,43 @@ type Host struct {
 	Reader  client.Client
 	cancel  context.CancelFunc // ends the watches
 	running sync.WaitGroup
-	watches map[string]hostWatch // of each resource that is watched
-	// Definitions of the extensions that are synced, by resource; set by Start.
+	watches map[string]hostWatch // by watched resource
+	// Definitions are those of the synced extensions, by resource. Start sets them.
 	Definitions map[string]*apiextensionsv1.CustomResourceDefinition
 	Routers     map[string]*Router
 	sleepers    sleepers
 	followers   followers
-	short       sync.Map // of the spaces, by name, of which a quota refused something
-	// stale are the host objects that spaces have of disabled resources, by object:
-	// each a *metav1.PartialObjectMetadata; set by Start.
+	short       sync.Map // the names of spaces of which a quota has rejected something
+	// stale are the spaces' host objects of disabled resources. The values are *metav1.PartialObjectMetadata. Start
+	// sets them.
 	stale sync.Map
 	reach *reach
 }
 
-// Options say what spaces share of a host, and how. The zero value has every
-// resource at its default.
+// Options configure what is synced of all spaces of a host. The zero value means the default of each resource.
 type Options struct {
 	Sync resources.SyncOptions
-	// IngressAnnotations are the keys of the annotations that go along with an
-	// ingress. They are commands to a controller that all spaces share: some let
-	// their author run code in it.
+	// IngressAnnotations are the keys of the annotations that are synced with ingresses. They configure a controller
+	// that all spaces share, and with some of them, the author can run code in it.
 	IngressAnnotations []string
-	// QuotaChanged, if set, is told of each space whose quota on the host, or what is used of it, is another than before.
-	// It must not block.
+	// QuotaChanged, if set, is called for each space whose quota on the host, or its usage, has changed. It must not
+	// block.
 	QuotaChanged func(space string)
-	// Only is the name of the one space that is synced, if the configuration reaches the host as that space's own account.
-	// Watches are then of the space's host namespace, except for those of resources that are in no namespace, and of those by
-	// which others claim host names. If it is empty, they are of all namespaces.
+	// Only is the name of the only space that is synced, if the configuration has the rights of that space's account.
+	// Then, only the space's host namespace is watched, except for cluster-scoped resources, and resources by which
+	// others claim host names. If it is empty, all namespaces are watched.
 	Only string
 }
 
-// NewHost prepares the watches on the cluster that config reaches. The account
-// of config may impersonate the spaces' accounts, and reads, of the resources that
-// are synced, objects that bear the space label in all namespaces, and all
-// events, volumes, classes, nodes, ingresses, gateways and routes. Ingresses it
-// reads for gateways, too: both claim host names.
+// NewHost prepares the watches on the cluster of config. The account of config must be allowed to impersonate the
+// spaces' accounts, and to read: objects of synced resources with the space label, in all namespaces, and all events,
+// volumes, classes, nodes, ingresses, gateways, and routes. Ingresses are also read when only gateways are synced,
+// because both claim host names.
 func NewHost(config *rest.Config, o Options) (*Host, error) {
 	config = rest.CopyConfig(config)
 	reach := &reach{}
 	config.Wrap(reach.wrap)
-	config.QPS = -1 // the host's own priority and fairness decides
+	config.QPS = -1 // the host's API priority and fairness limits the requests
 	config.UserAgent = "berth-syncer"
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -99,7 +96,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			continue
 		}
 		if r.Name == resources.Nodes && o.Sync.Value(resources.Nodes) != resources.All {
-			continue // virtual nodes are of what pods say
+			continue // virtual nodes are made from pods
 		}
 		changed := h.sleepers.changed
 		if r.Quiet {
@@ -117,7 +114,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	return h, nil
 }
 
-// namespaceOf is the namespace in which a resource is watched; all if it is empty.
+// namespaceOf returns the namespace in which a resource is watched; empty for all.
 func (h *Host) namespaceOf(resource string) string {
 	if r := resources.Of(resource); r.InCluster || r.Exposure != nil {
 		return metav1.NamespaceAll
@@ -125,7 +122,7 @@ func (h *Host) namespaceOf(resource string) string {
 	return h.ownNamespace()
 }
 
-// ownNamespace is that of the one space whose account this is; empty, which is all namespaces, if it is that of many.
+// ownNamespace returns the namespace of the only space; empty, for all namespaces, if there are several.
 func (h *Host) ownNamespace() string {
 	if h.Only == "" {
 		return metav1.NamespaceAll
@@ -133,7 +130,7 @@ func (h *Host) ownNamespace() string {
 	return translate.Space{Name: h.Only}.HostNamespace()
 }
 
-// indexes are those of a resource, besides its objects' namespaces and spaces.
+// indexes returns the indexes of a resource, in addition to those by namespace and by space.
 func indexes(resource string) cache.Indexers {
 	switch resource {
 	case resources.Pods:
@@ -154,8 +151,8 @@ func indexes(resource string) cache.Indexers {
 	}
 }
 
-// Start begins the watches and returns when they have caught up, or with an
-// error when ctx ends before or the host refuses one. They go on until Stop.
+// Start starts the watches, and returns when they have synced, or with an error when ctx ends or the host rejects one.
+// They run until Stop.
 func (h *Host) Start(ctx context.Context) error {
 	if err := errors.Join(h.extend(ctx), h.findStale(ctx)); err != nil {
 		return err
@@ -175,7 +172,7 @@ func (h *Host) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the watches and waits for them.
+// Stop stops the watches, and waits for them.
 func (h *Host) Stop() {
 	if h.cancel != nil {
 		h.cancel()
@@ -183,8 +180,7 @@ func (h *Host) Stop() {
 	h.running.Wait()
 }
 
-// Pack makes what is held of spaces that sleep take less memory. The caller
-// collects garbage before and afterwards.
+// Pack reduces the memory that the objects of sleeping spaces take. The caller collects garbage before and afterwards.
 func (h *Host) Pack(spaces []string) error {
 	for resource, f := range h.Routers {
 		for _, space := range spaces {
@@ -196,7 +192,7 @@ func (h *Host) Pack(spaces []string) error {
 	return nil
 }
 
-// Get reads a host object from the shared watches; ok is false if it is not there.
+// Get returns a host object from the shared watches; ok is false if it is not there.
 func Get[T client.Object](h *Host, resource, namespace, name string) (obj T, ok bool) {
 	key := name
 	if namespace != "" {
@@ -210,7 +206,7 @@ func Get[T client.Object](h *Host, resource, namespace, name string) (obj T, ok 
 	return obj, ok
 }
 
-// Of are a space's host objects of a resource, of the shared watches.
+// Of iterates over a space's host objects of a resource in the shared watches.
 func Of[T client.Object](h *Host, space, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		f := h.Routers[resource]
@@ -225,7 +221,7 @@ func Of[T client.Object](h *Host, space, resource string) iter.Seq[T] {
 	}
 }
 
-// spaceOf finds the space that a host object concerns, "" if none.
+// spaceOf returns the space that a host object concerns; "" if there is none.
 func spaceOf(obj client.Object) string {
 	if resources.IsClass(obj) {
 		if own, ok := translate.IdentityOf(obj); ok {
@@ -248,13 +244,13 @@ func spaceOf(obj client.Object) string {
 	default:
 		space := spaceIn(o.GetNamespace())
 		if o.GetLabels()[translate.LabelSpace] != space {
-			return "" // foreign, or it only says that it is the space's
+			return "" // foreign, or only labeled as if it belonged to the space
 		}
 		return space
 	}
 }
 
-// spaceIn is the space whose host namespace this is, "" if it is none's.
+// spaceIn returns the space of a host namespace; "" if it belongs to none.
 func spaceIn(namespace string) string {
 	space, found := strings.CutPrefix(namespace, translate.HostNamespacePrefix)
 	if !found {
@@ -263,16 +259,15 @@ func spaceIn(namespace string) string {
 	return space
 }
 
-// NewRouter makes a router of a resource's host objects, that keeps what readers need of them.
+// NewRouter returns a router of a resource's host objects, which keeps only what readers need.
 func NewRouter(resource string, changed func(space string)) *Router {
 	r := newRouter(spaceOf, changed, indexes(resource))
 	r.Trim = trim
 	return r
 }
 
-// trim drops what no reader needs, to save memory: field managers, the data of
-// config maps and secrets, and the bodies of events, volumes and exposures that
-// are no space's.
+// trim removes what no reader needs, to save memory: managed fields, the data of config maps and secrets, and the
+// contents of events, volumes, and exposures that belong to no space.
 func trim(o client.Object) client.Object {
 	o.SetManagedFields(nil)
 	DigestData(o)
@@ -295,20 +290,20 @@ func trim(o client.Object) client.Object {
 	return o
 }
 
-// newClient makes a client without discovery: the kinds that are synced are
-// known, and a space should not wait for what it does not ask.
+// newClient returns a client without discovery, because the kinds are known, and a space should not wait for
+// unnecessary requests.
 func newClient(config *rest.Config, mapper meta.RESTMapper) (client.Client, error) {
 	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = "", "" // what is fastest, kind by kind
+	config.ContentType, config.AcceptContentTypes = "", "" // the fastest one for each kind
 	return client.New(config, client.Options{Scheme: resources.Scheme(), Mapper: mapper})
 }
 
-// NewClient makes a client of the kinds that are synced, of the host or of a space.
+// NewClient returns a client, of the host or of a space, for the kinds that are synced.
 func (h *Host) NewClient(config *rest.Config) (client.Client, error) {
 	return newClient(config, h.mapper)
 }
 
-// newMapper maps the kinds that are synced, and those besides that syncers read or write.
+// newMapper maps the kinds that are synced, and others that syncers read or write.
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources.Table() {
@@ -327,7 +322,7 @@ func newMapper() meta.RESTMapper {
 	return m
 }
 
-// MetadataList is a list of the metadata of one kind.
+// MetadataList returns an empty list of the metadata of one kind.
 func MetadataList(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 	all := &metav1.PartialObjectMetadataList{}
 	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

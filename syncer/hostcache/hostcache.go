@@ -15,16 +15,14 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// indexSpace finds what of cluster-wide kinds is a space's. Objects in namespaces
-// are found by the space's host namespace.
+// indexSpace is the index of cluster-scoped objects by space. Other objects are found by the space's host namespace.
 const indexSpace = "berth.dev/space"
 
-// Cache holds the objects of one resource as a host watch has shown them last. It is
-// safe for concurrent use.
+// Cache contains the latest version of the objects of one resource. It is safe for concurrent use.
 type Cache struct {
 	SpaceOf func(client.Object) string
 
-	mu      sync.RWMutex // so that what is packed anew is not seen as gone
+	mu      sync.RWMutex // so that an object that is being repacked does not seem to be missing
 	objects cache.Indexer
 }
 
@@ -47,8 +45,8 @@ func (c *Cache) spaceIfClusterWide(obj any) ([]string, error) {
 	return []string{c.SpaceOf(o)}, nil
 }
 
-// swap stores an object and returns the one whose place it takes, nil if there was
-// none. One that is there already stays: it may have been packed.
+// swap stores an object, and returns the one that it replaces; nil if there was none. An object of the same version is
+// not replaced, because it may have been packed.
 func (c *Cache) swap(is client.Object) (was client.Object, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +63,7 @@ func (c *Cache) swap(is client.Object) (was client.Object, err error) {
 	return was, c.objects.Update(is)
 }
 
-// Same reports whether two are one object in one version.
+// Same reports whether two values are the same version of an object.
 func Same(was, is client.Object) bool {
 	return was != nil && is.GetResourceVersion() != "" && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()
 }
@@ -76,7 +74,7 @@ func (c *Cache) remove(gone client.Object) error {
 	return c.objects.Delete(gone)
 }
 
-// Of are the objects that concern a space.
+// Of iterates over the objects that concern a space.
 func (c *Cache) Of(space string) iter.Seq[client.Object] {
 	return func(yield func(client.Object) bool) {
 		for index, value := range map[string]string{indexSpace: space, cache.NamespaceIndex: translate.HostNamespacePrefix + space} {
@@ -89,31 +87,30 @@ func (c *Cache) Of(space string) iter.Seq[client.Object] {
 	}
 }
 
-// By are the objects that an index finds.
+// By returns the objects with this value of an index.
 func (c *Cache) By(index, value string) []any {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	found, err := c.objects.ByIndex(index, value)
 	if err != nil {
-		return nil // there is no such index: newMirror's caller knows them
+		return nil // there is no such index, which callers avoid
 	}
 	return found
 }
 
-// Get is the object of a key, nil if there is none.
+// Get returns the object with this key; nil if there is none.
 func (c *Cache) Get(key string) any {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	item, _, err := c.objects.GetByKey(key)
 	if err != nil {
-		return nil // not of a store in memory
+		return nil // can't happen with a store in memory
 	}
 	return item
 }
 
-// Repack makes the objects of a space, and what finds them, anew: at one time
-// and so in one place, not where each was in the midst of what was garbage soon.
-// It is for spaces that sleep.
+// Repack copies the objects of a space, and their index entries. So they are allocated together, and no longer each
+// among objects that are garbage by now. It is for spaces that sleep.
 func (c *Cache) Repack(space string) error {
 	var there, anew []client.Object
 	for o := range c.Of(space) {
@@ -126,10 +123,10 @@ func (c *Cache) Repack(space string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// First all go, so that nothing that finds them is left of before.
+	// First, all are removed, so that nothing of the old index entries remains.
 	for i, o := range there {
 		if is, ok, err := c.objects.Get(o); err != nil || !ok || is != any(o) {
-			anew[i] = nil // it has changed meanwhile
+			anew[i] = nil // it has changed in the meantime
 		} else if err := c.objects.Delete(o); err != nil {
 			return err
 		}
@@ -145,14 +142,14 @@ func (c *Cache) Repack(space string) error {
 	return nil
 }
 
-// Keys are those of all objects.
+// Keys returns the keys of all objects.
 func (c *Cache) Keys() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.objects.ListKeys()
 }
 
-// All are all objects.
+// All returns all objects.
 func (c *Cache) All() []any {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -13,19 +13,19 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Imported is a class of the host's, if the admin lets a space with these options import it.
+// Imported returns a class of the host, if the admin lets a space with these options import it.
 func Imported[T client.Object](h *Host, options resources.SyncOptions, resource, name string) (class T, ok bool) {
 	class, ok = Get[T](h, resource, "", name)
 	if !ok || !options.Selects(resource).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
 	if class.GetLabels()[translate.LabelSpace] != "" {
-		return class, false // some tenant's, whatever else is on it
+		return class, false // exported by a tenant, whatever its labels are
 	}
 	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
 }
 
-// AllImported are those of the host's classes that a space with these options imports.
+// AllImported iterates over the host's classes that a space with these options imports.
 func AllImported[T client.Object](h *Host, options resources.SyncOptions, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		f := h.Routers[resource]

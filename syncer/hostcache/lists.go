@@ -17,16 +17,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// deniedTimeout is how long the host may refuse a shared watch before it counts as an error: a role that was granted a
-// moment ago takes its authorizer some time to learn.
+// deniedTimeout is how long the host may reject a shared watch before that is an error, because a new role takes effect
+// in its authorizer only after some time.
 const deniedTimeout = 10 * time.Second
 
 var errNotSynced = errors.New("the host's API did not answer in time")
 
-// deniedPause is the pause between two looks at the error of a watch, after deniedTimeout.
+// deniedPause is the interval at which the error of a watch is checked after deniedTimeout.
 const deniedPause = time.Second
 
-// lastError is that of a list or watch, nil after one that succeeded.
+// lastError is the error of the last list or watch; nil if it succeeded.
 type lastError struct {
 	mu  sync.Mutex
 	err error
@@ -46,7 +46,7 @@ func (l *lastError) get() error {
 	return l.err
 }
 
-// noted is a lister that notes its errors, which a reflector keeps to itself.
+// noted returns a lister that records its errors, which a reflector does not return.
 func (l *lastError) noted(from *cache.ListWatch) cache.ListerWatcher {
 	return &cache.ListWatch{
 		DisableChunking: from.DisableChunking,
@@ -63,7 +63,7 @@ func (l *lastError) noted(from *cache.ListWatch) cache.ListerWatcher {
 	}
 }
 
-// AwaitFilled waits until a shared watch has caught up. It fails when the host refuses it for long, or ctx ends.
+// AwaitFilled waits until a shared watch has synced. It fails when the host keeps rejecting it, or when ctx ends.
 func (r *Router) AwaitFilled(ctx context.Context, name string) error {
 	denied := time.NewTimer(deniedTimeout)
 	defer denied.Stop()

@@ -11,11 +11,11 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// indexNode finds pods, and nodes, by the addresses of nodes.
+// indexNode is the index of pods and nodes by the addresses of nodes.
 const indexNode = "berth.dev/node"
 
-// IsNode reports whether an address, or a host name, is known to be one of a node of
-// the host's: one on which pods of spaces run, or, where nodes are watched, any.
+// IsNode reports whether an address, or a host name, belongs to a node of the host: one on which pods of spaces run,
+// or, if nodes are watched, any node.
 func (h *Host) IsNode(address string) bool {
 	if addr, err := netip.ParseAddr(address); err == nil {
 		address = addr.Unmap().String()
@@ -31,7 +31,7 @@ func nodeAddressesOfPod(pod *corev1.Pod) []string {
 	return seen.all()
 }
 
-// nodeAddresses are a node's, its names included.
+// nodeAddresses returns the addresses of a node, including its names.
 func nodeAddresses(node *corev1.Node) []string {
 	seen := addressSet{}
 	for _, a := range node.Status.Addresses {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// WatchNodes has a router hold the host's nodes: what placements look at of each,
-// which most of a node's changes, its kubelet's reports, are not about.
+// WatchNodes makes a router keep what placements read of the host's nodes. Most changes of nodes are reports of
+// kubelets, which don't matter.
 func (h *Host) WatchNodes(r *Router) {
 	r.Trim = func(o client.Object) client.Object {
 		if node, ok := o.(*corev1.Node); ok {
@@ -32,13 +32,13 @@ func (h *Host) WatchNodes(r *Router) {
 	r.Follow = func(was, is client.Object) { h.followers.changed(nodeOf(was), nodeOf(is)) }
 }
 
-// nodeOf is nil for what is no node.
+// nodeOf returns nil for other objects.
 func nodeOf(o client.Object) *corev1.Node {
 	node, _ := o.(*corev1.Node)
 	return node
 }
 
-// followers are the spaces that sleep and want to know when their nodes change.
+// followers are the sleeping spaces that have work when their nodes change.
 type followers struct {
 	mu  sync.RWMutex
 	all map[string]*follower
@@ -49,9 +49,8 @@ type follower struct {
 	wake  func()
 }
 
-// OnNodes calls wake when a node of the host's comes to, changes for, or goes from
-// the space whose pods run where it says, as [Host.OnChange] does for its objects.
-// It is for spaces that have something to do then: DaemonSets.
+// OnNodes calls wake when a node is added to, changes in, or is removed from the nodes of the placement where, like
+// [Host.OnChange] for objects. It is for spaces with DaemonSets.
 func (h *Host) OnNodes(space string, where translate.Placement, wake func()) (stop func()) {
 	f := &follower{where, wake}
 	h.followers.mu.Lock()
@@ -69,8 +68,7 @@ func (h *Host) OnNodes(space string, where translate.Placement, wake func()) (st
 	}
 }
 
-// changed wakes the spaces that see another node than before, each maybe several
-// times. was or is may be nil.
+// changed wakes the spaces whose nodes have changed, some possibly several times. was or is may be nil.
 func (f *followers) changed(was, is *corev1.Node) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

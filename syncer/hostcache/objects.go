@@ -11,8 +11,8 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// Objects counts the host objects of all spaces, by space and resource. Of classes
-// there are only spaces' own, which are of resources of their own.
+// Objects returns how many host objects each space has, by resource. Only classes that tenants exported count, which
+// have resources of their own.
 func (h *Host) Objects() map[string]map[string]int {
 	count := map[string]map[string]int{}
 	for resource, f := range h.Routers {
@@ -37,7 +37,8 @@ func (h *Host) Objects() map[string]map[string]int {
 	return count
 }
 
-// VolumesBeingReclaimed counts the host's volumes of claims of a space that the host deletes once their claims are gone.
+// VolumesBeingReclaimed returns how many of the host's volumes are bound to claims of a space, and are deleted when the
+// claims are gone.
 func (h *Host) VolumesBeingReclaimed(space string) (count int) {
 	f := h.Routers[resources.Volumes]
 	if f == nil {
@@ -51,7 +52,7 @@ func (h *Host) VolumesBeingReclaimed(space string) (count int) {
 	return count
 }
 
-// Object names a host object.
+// Object identifies a host object.
 type Object struct {
 	Resource string
 	types.NamespacedName

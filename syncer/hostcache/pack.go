@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// words are what host objects have in common, again and again.
+// words are strings that many host objects contain.
 var words = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, word := range []string{
@@ -30,10 +30,9 @@ var words = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// Pack puts all strings of a host object into one piece of memory, but for
-// [words], which all share. A watch holds the objects of sleeping spaces too,
-// and a decoder makes each string by itself: made in the midst of much garbage,
-// each would keep a page of memory that nothing else is in.
+// Pack copies all strings of a host object into one allocation, except for [words], which all objects share. The cache
+// contains the objects of sleeping spaces, too, and a decoder allocates each string separately. Allocated among much
+// garbage, each would keep a page of memory.
 func Pack(obj any) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -49,10 +48,10 @@ func Pack(obj any) {
 
 type packer struct {
 	text  strings.Builder
-	later []func(all string) // sets what is in text, once that is whole
+	later []func(all string) // sets the strings when text is complete
 }
 
-// piece is a string's place in a packer's text, or a word.
+// piece is the place of a string in a packer's text, or a word.
 type piece struct {
 	word     string
 	from, to int
@@ -74,7 +73,7 @@ func (p piece) in(all string) string {
 	return all[p.from:p.to]
 }
 
-// visit packs what is in v, as far as others may set it.
+// visit packs the strings in v that can be set.
 func (p *packer) visit(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -101,11 +100,11 @@ func (p *packer) visit(v reflect.Value) {
 		if v.CanSet() {
 			p.visitMap(v)
 		}
-	default: // holds no text
+	default: // contains no strings
 	}
 }
 
-// visitMap puts another map of strings in the place of one, as keys can't be set.
+// visitMap replaces a map of strings, because keys can't be set.
 func (p *packer) visitMap(v reflect.Value) {
 	texts, ok := v.Interface().(map[string]string)
 	if !ok || len(texts) == 0 {

@@ -16,15 +16,15 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Quotas are the host's ResourceQuotas, which are watched but not synced: of all namespaces, as an admin's own quota
-// for a space bears no label.
+// Quotas are the host's ResourceQuotas. They are watched in all namespaces, but not synced, because an admin's own
+// quota for a space has no label.
 const Quotas = "resourcequotas"
 
-// annotationLeft is on quotas in the shared watch, and never on the host: what is left of each resource, in the order
-// of the resources' names, after the names.
+// annotationLeft is on quotas in the shared watch, and never on the host: the names of the resources, and what is left
+// of each.
 const annotationLeft = translate.Domain + "/left"
 
-// leftOf is what syncers must know of a quota. It may be called again with what it made.
+// leftOf returns what syncers need of a quota. It may be called again with the result.
 func leftOf(q *corev1.ResourceQuota) *corev1.ResourceQuota {
 	out := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: q.Namespace, Name: q.Name, UID: q.UID, ResourceVersion: q.ResourceVersion}}
 	left, ok := q.Annotations[annotationLeft]
@@ -52,8 +52,8 @@ func resourceNames(names []corev1.ResourceName) (out []string) {
 	return out
 }
 
-// eased reports whether a quota may allow more than before: there is more left of a resource, it is about other
-// resources, or it is gone.
+// eased reports whether a quota may allow more than before: because more is left of a resource, because it limits other
+// resources, or because it was deleted.
 func eased(was, is client.Object) bool {
 	switch {
 	case was == nil:
@@ -77,8 +77,8 @@ func eased(was, is client.Object) bool {
 	return false
 }
 
-// watchQuotas lets the shared watch of quotas tell of those that allow more: the syncers of spaces that are awake, and
-// those who wait for spaces that sleep and have objects that a quota refused.
+// watchQuotas makes the shared watch of quotas report those that allow more: to the syncers of spaces that are awake,
+// and to sleeping spaces with objects that a quota rejected.
 func (h *Host) watchQuotas(f *Router, changed func(space string)) {
 	f.Matters = func(was, is client.Object) bool {
 		if changed != nil && is != nil && spaceOf(is) != "" && was != nil && was.GetAnnotations()[annotationLeft] != is.GetAnnotations()[annotationLeft] {
@@ -92,13 +92,13 @@ func (h *Host) watchQuotas(f *Router, changed func(space string)) {
 		}
 	}
 	f.Follow = func(was, is client.Object) {
-		if is == nil { // with the space's namespace, most likely
+		if is == nil { // probably deleted with the space's namespace
 			h.short.Delete(spaceOf(was))
 		}
 	}
 }
 
-// SetShort notes whether a quota refused something of a space, which wakes if a quota comes to allow more.
+// SetShort records whether a quota has rejected something of a space. Then, the space wakes when a quota allows more.
 func (h *Host) SetShort(space string, short bool) {
 	if short {
 		h.short.Store(space, struct{}{})

@@ -10,10 +10,10 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// reach notes whether the host answers, whatever it answers.
+// reach records whether the host responds, whatever the response is.
 type reach struct{ failure atomic.Pointer[error] }
 
-// wrap notes how requests through next end.
+// wrap records the results of requests through next.
 func (r *reach) wrap(next http.RoundTripper) http.RoundTripper {
 	return &reaching{next: next, reach: r}
 }
@@ -31,7 +31,7 @@ func (t *reaching) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case err == nil:
 		t.reach.failure.Store(nil)
-	case req.Context().Err() == nil: // else it was given up
+	case req.Context().Err() == nil: // otherwise, it was canceled
 		t.reach.failure.Store(&err)
 	}
 	return resp, err
@@ -40,7 +40,7 @@ func (t *reaching) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper implements [utilnet.RoundTripperWrapper].
 func (t *reaching) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// Reachable returns why the last request to the host got no answer; nil if it got one.
+// Reachable returns why the last request to the host got no response; nil if it got one.
 func (h *Host) Reachable() error {
 	if err := h.reach.failure.Load(); err != nil {
 		return *err

@@ -15,25 +15,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Router holds what one shared host watch shows, and routes each event to the
-// one space that it concerns, so that the cost of an event does not grow with the
-// spaces. A reflector calls its methods of [cache.ReflectorStore], one at a time.
+// Router caches the objects of one shared host watch, and passes each event to the one space that it concerns, so that
+// the cost of an event does not grow with the number of spaces. A reflector calls its methods of
+// [cache.ReflectorStore], one at a time.
 type Router struct {
 	*Cache
-	// Changed, if set, is called with the space of each object that was added, changed or deleted.
+	// Changed, if set, is called with the space of each object that was added, changed, or deleted.
 	Changed func(space string)
-	// Trim drops what no reader needs of an object: nothing, unless it is replaced before the router is used.
+	// Trim removes what no reader needs of an object. By default, it removes nothing. It may be set only before the
+	// router is used.
 	Trim func(client.Object) client.Object
-	// Matters, if set, decides of each object that was added (was is nil), changed or
-	// deleted (is is nil) whether to deliver it: first to the spaces that are awake,
-	// then to follow, so that a space that falls asleep misses nothing.
+	// Matters, if set, decides for each object that was added (was is nil), changed, or deleted (is is nil) whether to
+	// deliver it. It is delivered first to the spaces that are awake, and then to followers, so that a space that goes
+	// to sleep misses nothing.
 	Matters func(was, is client.Object) bool
 	Follow  func(was, is client.Object)
 
-	// Reached is the latest resource version that the watch has got to, delivered the
-	// latest that all receivers have got.
+	// Reached is the latest resource version that the watch has reached, Delivered the latest that all receivers have
+	// got.
 	Reached, Delivered atomic.Uint64
-	// filled is closed when what was there at first has been delivered.
+	// filled is closed when the initial objects have been delivered.
 	filled chan struct{}
 	failed lastError // of the watch
 
@@ -41,10 +42,10 @@ type Router struct {
 	spaces map[string]func(client.Object)
 }
 
-// EverySpace is what spaceOf returns for objects that concern all spaces.
+// EverySpace is the result of spaceOf for objects that concern all spaces.
 const EverySpace = "*"
 
-// newRouter returns a router of objects, each of the space that spaceOf names, or of [EverySpace]. more are indexes of the cache.
+// newRouter returns a router. spaceOf returns the space of an object, or [EverySpace]. more are indexes of the cache.
 func newRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *Router {
 	return &Router{
 		Cache: newCache(spaceOf, more), Changed: changed, Trim: func(o client.Object) client.Object { return o },
@@ -52,12 +53,12 @@ func newRouter(spaceOf func(client.Object) string, changed func(space string), m
 	}
 }
 
-// Watch fills the router, and follows what is listed, until ctx ends.
+// Watch fills the router, and follows the changes, until ctx ends.
 func (r *Router) Watch(ctx context.Context, name string, from *cache.ListWatch, of runtime.Object) {
 	cache.NewReflectorWithOptions(r.failed.noted(from), of, r, cache.ReflectorOptions{Name: "host " + name}).RunWithContext(ctx)
 }
 
-// Add implements [cache.ReflectorStore]. It may be an object that is there.
+// Add implements [cache.ReflectorStore]. The object may already exist.
 func (r *Router) Add(obj any) error { return r.event(obj, r.put) }
 
 // Update implements [cache.ReflectorStore].
@@ -66,7 +67,7 @@ func (r *Router) Update(obj any) error { return r.event(obj, r.put) }
 // Delete implements [cache.ReflectorStore].
 func (r *Router) Delete(obj any) error { return r.event(obj, r.drop) }
 
-// event carries out what a watch shows.
+// event processes an event of the watch.
 func (r *Router) event(obj any, do func(client.Object) error) error {
 	o, ok := obj.(client.Object)
 	if !ok {
@@ -80,8 +81,7 @@ func (r *Router) event(obj any, do func(client.Object) error) error {
 	return nil
 }
 
-// Replace implements [cache.ReflectorStore]: it is what there is when a watch
-// begins, and begins anew.
+// Replace implements [cache.ReflectorStore]. It gets all objects when a watch begins, for the first time or again.
 func (r *Router) Replace(objs []any, resourceVersion string) error {
 	r.reach(resourceVersion)
 	there := make(map[string]struct{}, len(objs))
@@ -119,8 +119,8 @@ func (r *Router) Bookmark(resourceVersion string) error {
 	return nil
 }
 
-// Transformer implements [cache.TransformingStore]: what a reflector collects until
-// a watch has begun is no larger than what is kept.
+// Transformer implements [cache.TransformingStore], so that what a reflector collects before a watch begins is no
+// larger than what is kept.
 func (r *Router) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(client.Object); ok {
@@ -142,8 +142,8 @@ func (r *Router) isFilled() bool {
 	}
 }
 
-// put stores an object and delivers it: as a change, unless it is the one that is
-// there, or one of the first.
+// put stores an object and delivers it: as a change, unless it is an initial object, or the same version is already
+// stored.
 func (r *Router) put(is client.Object) error {
 	is = r.Trim(is)
 	was, err := r.swap(is)
@@ -159,7 +159,7 @@ func (r *Router) put(is client.Object) error {
 	}
 	changed := was != nil || r.isFilled()
 	if was != nil && r.SpaceOf(was) != r.SpaceOf(is) {
-		r.Deliver(was, changed) // it was taken from the space
+		r.Deliver(was, changed) // it no longer belongs to the space
 	}
 	r.Deliver(is, changed)
 	if r.Follow != nil {
@@ -168,7 +168,7 @@ func (r *Router) put(is client.Object) error {
 	return nil
 }
 
-// drop removes an object that is gone, and delivers it.
+// drop removes a deleted object, and delivers it.
 func (r *Router) drop(gone client.Object) error {
 	err := r.remove(gone)
 	if r.Matters != nil && !r.Matters(gone, nil) {
@@ -181,15 +181,15 @@ func (r *Router) drop(gone client.Object) error {
 	return err
 }
 
-// reach notes that the watch has got to a version; one call at a time.
+// reach records that the watch has reached a version. Calls must not be concurrent.
 func (r *Router) reach(resourceVersion string) {
 	r.Reached.Store(max(r.Reached.Load(), Version(resourceVersion)))
 }
 
-// noteDelivered notes that all has been delivered that the watch has got to.
+// noteDelivered records that everything up to the reached version has been delivered.
 func (r *Router) noteDelivered() { r.Delivered.Store(r.Reached.Load()) }
 
-// Deliver hands an object to its space. changed says that the host has changed it, so that a space that sleeps wakes for it.
+// Deliver passes an object to its space. changed means that it has changed on the host, so that a sleeping space wakes.
 func (r *Router) Deliver(o client.Object, changed bool) {
 	space := r.SpaceOf(o)
 	if space == "" {
@@ -215,9 +215,8 @@ func (r *Router) receive(space string, o client.Object) {
 	}
 }
 
-// Subscribe calls receive with each object of the space there is, then with
-// each that changes, until the returned function is called. receive must not
-// block; it may see an object twice.
+// Subscribe calls receive with each existing object of the space, and then with each that changes, until the returned
+// function is called. receive must not block, and may get an object twice.
 func (r *Router) Subscribe(space string, receive func(client.Object)) (cancel func(), err error) {
 	r.mu.Lock()
 	if r.spaces[space] != nil {
@@ -238,9 +237,8 @@ func (r *Router) Subscribe(space string, receive func(client.Object)) (cancel fu
 	}, nil
 }
 
-// Version is a resource version as a number, which it is on conformant clusters
-// since Kubernetes 1.35. On others it is 0: there a space may wake for a write
-// of its own.
+// Version returns a resource version as a number. Since Kubernetes 1.35, it is a number on conformant clusters. On
+// others, the result is 0, and a space may wake because of its own write.
 func Version(resourceVersion string) uint64 {
 	v, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {

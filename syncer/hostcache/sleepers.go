@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// sleepers are the spaces that want to know when something happens to their
-// host objects: an entry each, whatever the number of objects.
+// sleepers are the spaces that wait for changes of their host objects. Each has one entry, whatever the number of its
+// objects.
 type sleepers struct {
 	mu    sync.RWMutex
 	wakes map[string]*sleeper
@@ -16,22 +16,18 @@ type sleepers struct {
 
 type sleeper struct{ wake func() }
 
-// OnChange calls wake, once, when a host object of the space is created,
-// changed or deleted from now on: a pod, service, endpoint slice, config map,
-// secret, ingress, gateway, route, network policy, service account, volume
-// snapshot, volume claim or a volume bound to one, or a class of the tenant's own. A quota
-// counts when it came to allow more, and has refused the space something. Events do not count
-// (they come by the dozen, and with a change of what they are about), nor do
-// disruption budgets (the host counts pods in their status), nor the host's own
-// classes, which all spaces share; a space sees them when it has woken.
+// OnChange calls wake, once, when a host object of the space is created, changed, or deleted: a pod, service, endpoint
+// slice, config map, secret, ingress, gateway, route, network policy, service account, volume snapshot, volume claim or
+// a volume bound to one, or an exported class. A quota counts when it allows more, and has rejected something of the
+// space. Events don't count (there are many, and they come with a change of their object), nor do disruption budgets
+// (the host counts pods in their status), nor the host's own classes, which all spaces share. A space sees those when
+// it has woken.
 //
-// It is for spaces that sleep, in which no [syncer.Syncer] runs. So that no change is
-// missed in between, register first, then ask the syncer whether it is still
-// [engine.Engine.Idle], and stop it only then. An idle syncer's own writes wake nobody.
+// It is for sleeping spaces, which have no running [syncer.Syncer]. To miss no change, register first, then check that
+// the syncer is still [engine.Engine.Idle], and only then stop it. An idle syncer's own writes don't wake the space.
 //
-// wake is called from any goroutine and must not block. stop ends the
-// registration: a call of wake that is under way may end after it. A later
-// registration of a space takes the place of an earlier.
+// wake is called from any goroutine, and must not block. stop ends the registration; a concurrent call of wake may end
+// after it. A later registration of a space replaces an earlier one.
 func (h *Host) OnChange(space string, wake func()) (stop func()) {
 	s := &sleeper{wake: wake}
 	h.sleepers.mu.Lock()
@@ -43,7 +39,7 @@ func (h *Host) OnChange(space string, wake func()) (stop func()) {
 	return func() { h.sleepers.end(space, s) }
 }
 
-// end ends a registration, unless it has ended or another has taken its place.
+// end ends a registration, unless it has ended or was replaced.
 func (s *sleepers) end(space string, registered *sleeper) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +48,8 @@ func (s *sleepers) end(space string, registered *sleeper) {
 	}
 }
 
-// changed wakes the space, if it is registered: whoever is by then, as one
-// registration may take the place of another meanwhile.
+// changed wakes the space if it is registered, with its current registration, which may have been replaced in the
+// meantime.
 func (s *sleepers) changed(space string) {
 	s.mu.RLock()
 	asleep := s.wakes[space] != nil

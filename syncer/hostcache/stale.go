@@ -16,14 +16,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// RemovedWhenOff reports whether the host objects of a resource are deleted when it is
-// disabled: no syncer updates them any more. A tenant could not end its pods, and
-// ingresses would be served wherever their services lead by then.
+// RemovedWhenOff reports whether the host objects of a resource are deleted when it is disabled, because no syncer
+// updates them any more. Otherwise, a tenant could not stop its pods, and ingresses would route to whatever their
+// services select by then.
 func RemovedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts }
 
-// findStale finds the stale host objects: those that spaces have of disabled
-// resources that are not watched. Their syncers remove them, as their own accounts, when they run next.
-// None is made any more, so that once is enough.
+// findStale finds the spaces' stale host objects: those of disabled resources that are not watched. The syncers delete
+// them with their own accounts when they next run. No new ones are created, so this runs only once.
 func (h *Host) findStale(ctx context.Context) error {
 	for _, k := range resources.Table() {
 		if h.Routers[k.Name] != nil || !RemovedWhenOff(k) {
@@ -40,7 +39,7 @@ func (h *Host) findStale(ctx context.Context) error {
 		for i := range all.Items {
 			o := &all.Items[i]
 			if isSynced(k.Name, o) {
-				// No more of it than its removal takes: the space may sleep for long, or run elsewhere.
+				// Only what the deletion needs is kept, because the space may sleep for long, or run elsewhere.
 				h.stale.Store(Object{k.Name, client.ObjectKeyFromObject(o)},
 					&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
 			}
@@ -49,15 +48,15 @@ func (h *Host) findStale(ctx context.Context) error {
 	return nil
 }
 
-// isSynced reports whether a host object was synced from the space in whose host namespace it is. The address of a space's API was
-// not: it is Berth's own matter.
+// isSynced reports whether a host object was synced from the space of its host namespace. The service of a space's API
+// was not: Berth itself creates it.
 func isSynced(resource string, o client.Object) bool {
 	id, ours := translate.IdentityOf(o)
 	return ours && spaceIn(o.GetNamespace()) == id.Space && o.GetLabels()[translate.LabelNamespace] != "" &&
 		(resource != resources.Services || !isAPI(id))
 }
 
-// StaleOf names the host objects that a space has of a resource that is disabled for it.
+// StaleOf returns the names of a space's host objects of a resource that is disabled for it.
 func (h *Host) StaleOf(space translate.Space, resource string) (names []types.NamespacedName) {
 	for o := range Of[client.Object](h, space.Name, resource) {
 		if isSynced(resource, o) {
@@ -72,7 +71,7 @@ func (h *Host) StaleOf(space translate.Space, resource string) (names []types.Na
 	return names
 }
 
-// StaleObject is a host object of a resource that is disabled for its space; nil if there is none of that name.
+// StaleObject returns a host object of a resource that is disabled for its space; nil if there is none with this name.
 func (h *Host) StaleObject(resource string, name types.NamespacedName) *metav1.PartialObjectMetadata {
 	if h.Routers[resource] != nil {
 		o, ok := Get[client.Object](h, resource, name.Namespace, name.Name)
@@ -88,7 +87,7 @@ func (h *Host) StaleObject(resource string, name types.NamespacedName) *metav1.P
 	return o
 }
 
-// ForgetStale forgets a stale host object that was removed.
+// ForgetStale removes a stale host object from the list after its deletion.
 func (h *Host) ForgetStale(resource string, name types.NamespacedName) {
 	h.stale.Delete(Object{resource, name})
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// hostWatch is where the host's objects of a resource are listed and watched.
+// hostWatch describes how the host's objects of a resource are listed and watched.
 type hostWatch struct {
 	api      cache.Getter
 	resource string
 	of       runtime.Object
-	selector string // of labels; all if it is empty
+	selector string // label selector; empty for all
 }
 
 func (w hostWatch) lister(namespace string) *cache.ListWatch {
 	return cache.NewFilteredListWatchFromClient(w.api, w.resource, namespace, func(o *metav1.ListOptions) { o.LabelSelector = w.selector })
 }
 
-// hostWatches are those of each resource, one for all spaces, and that of quotas.
+// hostWatches returns the watch of each resource, one for all spaces, and that of quotas.
 func hostWatches(config *rest.Config) (map[string]hostWatch, error) {
 	connections, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -43,7 +43,7 @@ func hostWatches(config *rest.Config) (map[string]hostWatch, error) {
 		if gvr.Group == "" {
 			config.APIPath = "/api"
 		}
-		if extension { // which speaks JSON only
+		if extension { // which supports only JSON
 			config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, ""
 		}
 		api, err := rest.RESTClientForConfigAndClient(config, connections)

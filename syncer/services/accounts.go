@@ -16,32 +16,31 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Addresses give the Services of all spaces what the host allocates: cluster IPs, node ports, and names. They write as the spaces'
-// own accounts. They are safe for concurrent use.
+// Addresses gives the Services of all spaces what the host allocates: cluster IPs, node ports, and names. It writes
+// with the spaces' own accounts. It is safe for concurrent use.
 type Addresses struct {
 	host     *hostcache.Host
 	requests *engine.Slots
-	running  sync.Map // accounts of the spaces that are synced, by name: each an *account
+	running  sync.Map // maps names of running spaces to their *account
 }
 
-// NewAddresses returns those of a host.
+// NewAddresses returns the addresses of a host.
 func NewAddresses(host *hostcache.Host) *Addresses {
 	return &Addresses{host: host, requests: engine.NewSlots()}
 }
 
-// Client acts as the space's own account, as fast as its limits and the other spaces let it.
+// Client returns a client that acts as the space's own account, within its limits.
 func (a *Addresses) Client(space translate.Space, limits *bounds.Account) (client.Client, error) {
 	return engine.NewClient(a.host, a.requests, space, limits)
 }
 
-// Use has what is reserved for a space written as the account that its syncer writes as, until end.
+// Use makes reservations for a space use the account of its syncer, until end is called.
 func (a *Addresses) Use(space translate.Space, as *Account) (end func()) {
 	a.running.Store(space.Name, as)
 	return func() { a.running.Delete(space.Name) }
 }
 
-// as is the space's own account: its syncer's, if it has one, so that the syncer
-// knows of the write.
+// as returns the space's account: that of its syncer, if it has one, so that the syncer knows of the write.
 func (a *Addresses) as(space translate.Space) (*Account, error) {
 	if running, ok := a.running.Load(space.Name); ok {
 		return running.(*Account), nil
@@ -53,19 +52,21 @@ func (a *Addresses) as(space translate.Space) (*Account, error) {
 	return NewAccount(engine.NewWriter(c, a.host)), nil
 }
 
-// Account writes to the host as a space's account. It exposes Services in an order that lets nothing out of the space.
+// Account writes to the host as a space's account. It exposes Services in a safe order, so that they never route out of
+// the space.
 type Account struct {
 	*engine.Writer
 
-	// exposing is locked while an exposed service is made, and read-locked while
-	// services come or go otherwise, see [Account.createExposed].
+	// exposing is locked while an exposed service is created, and read-locked for other writes of services, see
+	// [Account.createExposed].
 	exposing sync.RWMutex
 }
 
-// NewAccount returns the account that a writer writes as.
+// NewAccount returns an account that uses a writer.
 func NewAccount(w *engine.Writer) *Account { return &Account{Writer: w} }
 
-// Create creates an object on the host. A Service that is exposed from the start gets no endpoints of its tenant's.
+// Create creates an object on the host. A Service that is exposed from the start gets no endpoints that its tenant
+// wrote.
 func (a *Account) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	if service, ok := obj.(*corev1.Service); ok {
 		if translate.Exposed(&service.Spec) {
@@ -77,7 +78,8 @@ func (a *Account) Create(ctx context.Context, obj client.Object, opts ...client.
 	return a.Writer.Create(ctx, obj, opts...)
 }
 
-// Update updates an object on the host. A Service that is to be exposed loses the endpoints that its tenant wrote.
+// Update updates an object on the host. When a Service becomes exposed, the endpoints that its tenant wrote are deleted
+// first.
 func (a *Account) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	if service, ok := obj.(*corev1.Service); ok && translate.Exposed(&service.Spec) {
 		return a.updateExposed(ctx, service, opts...)

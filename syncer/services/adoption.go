@@ -18,18 +18,16 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// releaseTimeout is how long the deletion of the Services that were created may take.
+// releaseTimeout limits the deletion of the Services that were created.
 const releaseTimeout = 15 * time.Second
 
-// AdoptServices is [Addresses.ReserveService] for all Services of a space that does
-// not run, and whose objects are about to be replaced by these. A Service of the
-// space adopts the host Service under its name, with its addresses and its load
-// balancer. The results are in the order of vs; nil for one that needs no host Service.
+// AdoptServices is [Addresses.ReserveService] for all Services of a space that does not run, and whose objects are
+// about to be replaced by these. A Service adopts the space's host Service with its name, including its addresses and
+// its load balancer. The results are in the order of vs; nil for a Service that needs no host Service.
 //
-// Until the space runs, the host Services work as before: the space's syncer removes
-// what they must lose. If the space comes back as it was, its Services take back the
-// host Services that were adopted. If AdoptServices fails, it deletes what it
-// created. What it creates selects no pod until the syncer has updated it.
+// Until the space runs, the host Services work as before; then, the syncer removes from them what must not stay. If the
+// restore fails and the space continues with its old objects, its Services take back their host Services. If
+// AdoptServices fails, it deletes what it has created. What it creates selects no pods until the syncer has updated it.
 func (a *Addresses) AdoptServices(ctx context.Context, space translate.Space, vs []*corev1.Service) ([]*corev1.Service, error) {
 	account, err := a.as(space)
 	if err != nil {
@@ -42,7 +40,7 @@ func (a *Addresses) AdoptServices(ctx context.Context, space translate.Space, vs
 	return adopting.hosts, nil
 }
 
-// adoption gives the host Services of a space to other Services of that space.
+// adoption assigns the host Services of a space to other Services of that space.
 type adoption struct {
 	account client.Client
 	space   translate.Space
@@ -50,17 +48,17 @@ type adoption struct {
 	created []*corev1.Service
 }
 
-// adoptionStep is how a Service gets its host Service.
+// adoptionStep says how a Service gets its host Service.
 type adoptionStep int
 
 const (
 	none   adoptionStep = iota // it needs none yet
-	create                     // there is none
-	adopt                      // it needs no more than the existing one has
+	create                     // there is none, so that it is created
+	adopt                      // the existing one has everything that it needs
 )
 
-// adoptAll decides for all Services before it changes anything. It creates first,
-// because the host may refuse that for a quota.
+// adoptAll decides for all Services before it changes anything. It creates new ones first, because the host may reject
+// them for a quota.
 func (a *adoption) adoptAll(ctx context.Context, vs []*corev1.Service) error {
 	steps := make([]adoptionStep, len(vs))
 	for i, v := range vs {
@@ -86,8 +84,8 @@ func (a *adoption) adoptAll(ctx context.Context, vs []*corev1.Service) error {
 	return nil
 }
 
-// hostServiceFor creates a Service's host Service, or has it adopt the existing one:
-// it decides anew, as the host may have changed meanwhile.
+// hostServiceFor creates a Service's host Service, or makes the Service adopt the existing one. It decides again,
+// because the host may have changed in the meantime.
 func (a *adoption) hostServiceFor(ctx context.Context, v *corev1.Service) (*corev1.Service, error) {
 	step, have, err := a.stepFor(ctx, v)
 	if err != nil || step == none {
@@ -96,7 +94,7 @@ func (a *adoption) hostServiceFor(ctx context.Context, v *corev1.Service) (*core
 	want := a.space.Service(v)
 	if step == create {
 		if len(want.Spec.Selector) > 0 {
-			want.Spec.Selector[annotationReserved] = "true" // no pod: the pods that run are not those of the new objects
+			want.Spec.Selector[annotationReserved] = "true" // selects no pods, because the running ones don't belong to the new objects
 		}
 		err := a.account.Create(ctx, want)
 		if err == nil {
@@ -105,15 +103,15 @@ func (a *adoption) hostServiceFor(ctx context.Context, v *corev1.Service) (*core
 		return want, err
 	}
 	adopted := pushed(have, want)
-	// From now on it records no owner, and is otherwise unchanged: the store that the
-	// space wakes with decides which Service is its owner.
+	// From now on, it has no recorded owner, and is otherwise unchanged: the store with which the space wakes decides
+	// which Service owns it.
 	delete(have.Annotations, translate.AnnotationUID)
 	markReserved(have)
 	return adopted, a.account.Update(ctx, have)
 }
 
-// stepFor is how a Service can get its host Service, and the one that exists under
-// its name. It returns an error if the existing one is in the way.
+// stepFor returns how a Service can get its host Service, and the existing one with its name. It returns an error if
+// the existing one can't be adopted.
 func (a *adoption) stepFor(ctx context.Context, v *corev1.Service) (adoptionStep, *corev1.Service, error) {
 	want, have := a.space.Service(v), &corev1.Service{}
 	err := a.account.Get(ctx, client.ObjectKeyFromObject(want), have)
@@ -135,7 +133,7 @@ func (a *adoption) stepFor(ctx context.Context, v *corev1.Service) (adoptionStep
 	families := len(want.Spec.IPFamilies) == 0 || len(have.Spec.IPFamilies) == 0 || slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies)
 	switch going := have.DeletionTimestamp != nil; {
 	case headless(want) && (going || !headless(have) || !families):
-		return none, nil, nil // without an address it can wait: the syncer makes it when that has gone
+		return none, nil, nil // without an address, it can wait until the syncer replaces it
 	case going:
 		return refuse(errors.New("the existing service is being deleted"), "try again when it is deleted")
 	case headless(have) && !headless(want):
@@ -148,7 +146,7 @@ func (a *adoption) stepFor(ctx context.Context, v *corev1.Service) (adoptionStep
 	return adopt, have, nil
 }
 
-// pushed is a copy of an existing host Service with what the wanted one asks for.
+// pushed returns a copy of an existing host Service with what the wanted one asks for.
 func pushed(have, want *corev1.Service) *corev1.Service {
 	service := have.DeepCopy()
 	translate.PushService(want, service)
@@ -158,7 +156,7 @@ func pushed(have, want *corev1.Service) *corev1.Service {
 	return service
 }
 
-// lacks reports whether the host has yet to allocate something to a Service.
+// lacks reports whether the host still has to allocate something for a Service.
 func lacks(s *corev1.Service) bool {
 	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer
 	automatic := s.Spec.Type == corev1.ServiceTypeNodePort ||
@@ -167,12 +165,12 @@ func lacks(s *corev1.Service) bool {
 		checksHealth(s) && s.Spec.HealthCheckNodePort == 0
 }
 
-// checksHealth reports whether a service has a node port for its health.
+// checksHealth reports whether a service has a node port for health checks.
 func checksHealth(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// release deletes what was created, also when ctx has ended.
+// release deletes what was created, even if ctx has ended.
 func (a *adoption) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()

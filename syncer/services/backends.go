@@ -20,13 +20,13 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// The controller behind an exposure that all spaces share, such as an Ingress's, reaches backends from where it is itself:
-// the space's isolation does not stand between. So a Service is on the host either with an exposure or with a way out of the
-// space (see translate.LeadsOut), and never with both: what lets a Service out withdraws its exposures first, and what
-// makes an exposure checks leadsOut again afterwards.
+// The controllers that serve exposures for all spaces, such as an ingress controller, reach backends from their own
+// pods, so the space's network policies don't apply. Therefore, a Service on the host has either an exposure, or a
+// route out of the space (see translate.LeadsOut), and never both: before a Service may route out, its exposures are
+// withdrawn, and after an exposure is created, leadsOut is checked again.
 
-// leadsOut reports whether a service leads, in the space or still on the host,
-// to what need not be the space's own pods.
+// leadsOut reports whether a service, in the space or still on the host, routes to something other than the space's own
+// pods.
 func (s *Syncer) leadsOut(key types.NamespacedName) bool {
 	v, exists := engine.Stored[*corev1.Service](s.Informers.Core().V1().Services().Informer(), key)
 	return exists && translate.LeadsOut(v) || s.hostLeadsOut(key)
@@ -44,7 +44,7 @@ func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
 		})
 }
 
-// withdrawExposures withdraws the exposures that lead to a service, which is about to lead out of the space.
+// withdrawExposures deletes the exposures of a service that is about to route out of the space.
 func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error {
 	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
@@ -61,9 +61,9 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 	return nil
 }
 
-// withdrawExposuresOf withdraws those of one resource. They are listed past the watch, which may
-// not know yet of the latest; only those are read of which it does not: a space may
-// have megabytes of them, and as many endpoint slices that ask.
+// withdrawExposuresOf deletes the exposures of one resource. It lists them from the API, because the watch may not have
+// the latest ones. It reads only those that are not in the watch: a space may have megabytes of them, and many endpoint
+// slices that trigger this.
 func (s *Syncer) withdrawExposuresOf(ctx context.Context, r resources.Resource, service string) error {
 	all := hostcache.MetadataList(r.GVK())
 	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
@@ -93,14 +93,14 @@ func (s *Syncer) withdrawExposuresOf(ctx context.Context, r resources.Resource, 
 	return nil
 }
 
-// withdraw deletes the object of a UID, if it is there still.
+// withdraw deletes an object with its UID as precondition, if it still exists.
 func (s *Syncer) withdraw(ctx context.Context, host client.Object) error {
 	uid := host.GetUID()
 	return client.IgnoreNotFound(s.HostAPI.Delete(ctx, host, client.Preconditions{UID: &uid}))
 }
 
-// mayFill reports whether the host service of a slice takes a tenant's endpoints,
-// past the watch. The slice's version must have been read before.
+// mayFill reports, with the API, whether the host service of a slice may have a tenant's endpoints. The version of the
+// slice must have been read before that.
 func (s *Syncer) mayFill(ctx context.Context, slice *discoveryv1.EndpointSlice) (bool, error) {
 	service := &corev1.Service{}
 	err := s.HostAPI.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}, service)

@@ -18,27 +18,22 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// Endpoints that a tenant writes may be any address, such as one of the host's
-// network. A node port or a load balancer must never forward there
-// (CVE-2021-25740), for however short a time. Three rules make sure of it, on the
-// host itself: a syncer that dies, a request that arrives late, or two processes
-// that sync one space change nothing.
+// Endpoints that a tenant writes may have any address, for example one of the host's network. A node port or a load
+// balancer must never forward requests there (CVE-2021-25740), not even for a moment. Three rules, which the host
+// itself enforces, guarantee that. They hold even if a syncer crashes, a request arrives late, or two processes sync
+// the same space.
 //
-//   - A slice is created without addresses. It gets them by an update of just that
-//     version, after the service was read on the host and had no selector
-//     ([Syncer.mayFill]).
-//   - A service without a selector first gets one. Only then are its slices listed
-//     and deleted, and only after that is it exposed, by an update of just that
-//     version ([Account.updateExposed]).
-//   - A slice keeps its service; for another it is made anew.
+// - A slice is created without addresses. It gets them by an update of exactly that version, after the service was read
+// from the host and had no selector ([Syncer.mayFill]).
+// - A service without a selector first gets one. Only then are its slices listed and deleted, and only after that is it
+// exposed, by an update of exactly that version ([Account.updateExposed]).
+// - A slice never changes its service; for another service, it is recreated.
 //
-// So a slice that is to get addresses while its service is about to be exposed
-// existed before the service had a selector, and is among those that are deleted:
-// the update that fills it comes before that, or fails.
+// So a slice that could get addresses while its service is being exposed existed before the service had a selector, and
+// is among those that are deleted. The update that adds the addresses comes before that, or fails.
 
-// createExposed creates a service that is exposed from the start. Nothing of this
-// space may make or delete services meanwhile: a service of the same name that
-// came and went would leave its slices.
+// createExposed creates a service that is exposed from the start. In the meantime, the space must not create or delete
+// other services, because a service of the same name that was created and deleted would leave its slices.
 func (a *Account) createExposed(ctx context.Context, service *corev1.Service, opts ...client.CreateOption) error {
 	a.exposing.Lock()
 	defer a.exposing.Unlock()
@@ -48,7 +43,7 @@ func (a *Account) createExposed(ctx context.Context, service *corev1.Service, op
 	return a.Writer.Create(ctx, service, opts...)
 }
 
-// updateExposed updates a service that is to be exposed afterwards.
+// updateExposed updates a service that is exposed afterwards.
 func (a *Account) updateExposed(ctx context.Context, service *corev1.Service, opts ...client.UpdateOption) error {
 	live := &corev1.Service{}
 	if err := a.Get(ctx, client.ObjectKeyFromObject(service), live); err != nil {
@@ -75,8 +70,8 @@ func (a *Account) updateExposed(ctx context.Context, service *corev1.Service, op
 	return a.Writer.Update(ctx, service, opts...)
 }
 
-// deleteWritten deletes the slices of a host service that a tenant wrote. They are
-// listed past the watch, which may lag.
+// deleteWritten deletes the slices of a host service that a tenant wrote. It lists them from the API, because the watch
+// may be behind.
 func (a *Account) deleteWritten(ctx context.Context, service *corev1.Service) error {
 	all := hostcache.MetadataList(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"))
 	err := a.Host.Reader.List(ctx, all, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})

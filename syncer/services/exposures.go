@@ -16,23 +16,21 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// exposure is one of them.
+// exposure describes one resource of exposures.
 type exposure[T client.Object] struct {
 	*Syncer
 	synced *engine.Resource[T]
-	// allowed reports whether the host is to serve v at all, and what stands
-	// against it.
+	// allowed reports whether the host should serve v, and why it may not.
 	allowed func(v T) (wanted bool, errs field.ErrorList)
-	// ready, if set, reports whether that can be told yet.
+	// ready, if set, reports whether allowed can be called yet.
 	ready func() bool
 	// toHost returns v's host object.
 	toHost func(v T) T
-	// backends is where it names the services that it leads to, hosts where its host names.
+	// backends and hosts are the field paths of its services and host names.
 	backends, hosts *field.Path
 }
 
-// indexServices finds a space's exposures by the services that they lead to, as
-// namespace/name.
+// indexServices is the index of a space's exposures by the services that they route to, as namespace/name.
 const indexServices = "berth.dev/services"
 
 // addExposure declares a resource of exposures.
@@ -82,24 +80,24 @@ func addExposure[T client.Object](e *exposure[T]) error {
 	k.SyncStatus = func(ctx context.Context, v, host T) (time.Duration, error) {
 		out := false
 		k.Compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
-		if out { // since it was allowed
-			return 0, e.withdraw(ctx, host) // its event brings us back, and says why
+		if out { // changed after allowed was called
+			return 0, e.withdraw(ctx, host) // its deletion triggers another sync, which reports the reason
 		}
 		return syncStatus(ctx, v, host)
 	}
 	engine.Add(k, func(v T, enqueue func(engine.Key)) { k.Refer(resources.Secrets, resources.SecretsOf(v), enqueue) })
-	// Whether an exposure may be depends on its services.
+	// Whether an exposure is allowed depends on its services.
 	enqueueByIndex(k, k.Informers.Core().V1().Services().Informer(), indexServices)
 	return nil
 }
 
-// enqueueByIndex enqueues the objects of a resource that an index finds by an object of
-// another resource in the space that was added, changed or deleted.
+// enqueueByIndex enqueues the objects that an index finds for an object of another resource that was added, changed, or
+// deleted in the space.
 func enqueueByIndex[T client.Object](k *engine.Resource[T], informer cache.SharedIndexInformer, index string) {
 	k.FromSpace(informer, func(v client.Object, enqueue func(engine.Key)) {
 		keys, err := k.Virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
 		if err != nil {
-			return // there is no such index: who calls this knows them
+			return // there is no such index, which callers avoid
 		}
 		for _, key := range keys {
 			if name, err := cache.ParseObjectName(key); err == nil {
@@ -109,8 +107,7 @@ func enqueueByIndex[T client.Object](k *engine.Resource[T], informer cache.Share
 	})
 }
 
-// wayOut refuses backends by which the host's controller would be led out of the
-// space.
+// wayOut rejects backends that would make the host's controller route out of the space.
 func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
 	for _, name := range resources.ServicesOf(v) {
 		if e.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {

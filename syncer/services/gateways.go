@@ -21,8 +21,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncGateways syncs gateways to the host that are of a class of the host's. Those of
-// another class, and their routes, are for a controller that the tenant runs.
+// syncGateways syncs gateways with a class of the host. Those of other classes, and their routes, are for a controller
+// that the tenant runs.
 func (s *Syncer) syncGateways() error {
 	informer, err := s.FromExtension(resources.Gateways)
 	if err != nil {
@@ -57,19 +57,19 @@ func (s *Syncer) syncGateways() error {
 	})
 }
 
-// gatewayClass reports whether a gateway's class is one that the host serves.
+// gatewayClass reports whether the host serves a gateway's class.
 func (s *Syncer) gatewayClass(v *gatewayv1.Gateway) (bool, field.ErrorList) {
 	path, name := field.NewPath("spec", "gatewayClassName"), string(v.Spec.GatewayClassName)
 	if informer := s.ExtensionInformer(resources.GatewayClasses); informer != nil {
 		return classes.Served[*gatewayv1.GatewayClass](s.Engine, resources.GatewayClasses, informer, name, path)
 	}
-	return false, nil // no class is the host's
+	return false, nil // the host has no classes
 }
 
-// indexGateways finds a space's routes by the gateways that they attach to.
+// indexGateways is the index of a space's routes by their gateways.
 const indexGateways = "berth.dev/gateways"
 
-// syncHTTPRoutes syncs routes to the host that attach to gateways which the host serves.
+// syncHTTPRoutes syncs routes that attach to gateways that the host serves.
 func (s *Syncer) syncHTTPRoutes() error {
 	parents, err := s.FromExtension(resources.Gateways)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// unclaimed refuses the host names of v that are in use outside of its space, or that are in none of its domains.
+// unclaimed rejects the host names of v that are in use outside of its space, or not in its domains.
 func unclaimed[T client.Object](k *engine.Resource[T], v T, path *field.Path) (errs field.ErrorList) {
 	own := hostcache.OwnNames{}
 	if host, ok := hostcache.Get[T](k.Host, k.Name, k.Space.HostNamespace(), k.Space.HostName(v.GetNamespace(), v.GetName(), k.NameLimit)); ok {
@@ -35,8 +35,8 @@ func unclaimed[T client.Object](k *engine.Resource[T], v T, path *field.Path) (e
 	return errs
 }
 
-// claimNames counts v's host names, or says that they are too many with those the space has: that is no rule against what v
-// has on the host already, so that this stays.
+// claimNames counts v's host names, and returns an error if the space then has too many. The error does not remove what
+// v already has on the host.
 func claimNames[T client.Object](k *engine.Resource[T], v T, path *field.Path) error {
 	o := hostcache.Object{Resource: k.Name, NamespacedName: types.NamespacedName{Namespace: k.Space.HostNamespace(), Name: k.Space.HostName(v.GetNamespace(), v.GetName(), k.NameLimit)}}
 	if _, err := k.HostNames.Take(o, int64(len(resources.HostsOf(v)))); err != nil {
@@ -46,7 +46,7 @@ func claimNames[T client.Object](k *engine.Resource[T], v T, path *field.Path) e
 	return nil
 }
 
-// inDomains reports whether a space of these domains may have a host name.
+// inDomains reports whether a space with these domains may use a host name.
 func inDomains(name string, domains []string) bool {
 	return name == "" || len(domains) == 0 || slices.ContainsFunc(domains, func(domain string) bool {
 		return name == domain || strings.HasSuffix(name, "."+domain)

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// syncIngresses syncs ingresses to the host that name a class of the host's. Those of
-// another class are for a controller that the tenant runs itself.
+// syncIngresses syncs ingresses with a class of the host. Those of other classes are for a controller that the tenant
+// runs.
 func (s *Syncer) syncIngresses() error {
 	k := &engine.Resource[*networkingv1.Ingress]{
 		Engine: s.Engine, Name: resources.Ingresses, NameLimit: translate.LimitSubdomain,
@@ -48,14 +48,14 @@ func (s *Syncer) syncIngresses() error {
 				return false, errs
 			}
 			if errs = translate.CheckIngress(&v.Spec); len(errs) > 0 {
-				return true, errs // it may hold more host names than are to be looked for
+				return true, errs // it may have too many host names to check
 			}
 			return true, unclaimed(k, v, field.NewPath("spec", "rules"))
 		},
 	})
 }
 
-// ingressClass reports whether a class is one that the host serves.
+// ingressClass reports whether the host serves a class.
 func (s *Syncer) ingressClass(class *string) (wanted bool, errs field.ErrorList) {
 	path := field.NewPath("spec", "ingressClassName")
 	if class == nil {

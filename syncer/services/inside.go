@@ -15,10 +15,9 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// ReservePods makes sure that the host's services for the space's DNS and API
-// lead to where the space's pods reach Berth, and returns the nameserver of
-// these pods. It is called before the space starts, after [Addresses.ReserveAPI], so
-// that none of its own writes wakes the space.
+// ReservePods makes sure that the host's services for the space's DNS and API route to where the space's pods reach
+// Berth, and returns the nameserver of these pods. It is called before the space starts, after [Addresses.ReserveAPI],
+// so that its writes don't wake the space.
 func (a *Addresses) ReservePods(ctx context.Context, space translate.Space) (nameserver string, err error) {
 	writer, err := a.as(space)
 	if err != nil {
@@ -42,7 +41,7 @@ func (a *Addresses) ReservePods(ctx context.Context, space translate.Space) (nam
 	return service.Spec.ClusterIP, nil
 }
 
-// samePorts compares what is asked for; the host adds target ports.
+// samePorts compares the requested ports, without the target ports that the host adds.
 func samePorts(want, have []corev1.ServicePort) bool {
 	if len(want) != len(have) {
 		return false
@@ -55,8 +54,7 @@ func samePorts(want, have []corev1.ServicePort) bool {
 	return true
 }
 
-// ensure makes want on the host, or has push make the one that is there alike,
-// and returns what the host has then.
+// ensure creates want on the host, or makes push update the existing object, and returns the result.
 func ensure[T client.Object](ctx context.Context, writer client.Client, want T, push func(want, have T) bool) (have T, err error) {
 	raced := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)

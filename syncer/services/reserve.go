@@ -25,17 +25,14 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// ReserveService makes or updates the host object of a service that the space
-// is about to take in, and returns it: its cluster IPs and node ports are the
-// host's to give, and a service shows them from its first moment on. A v
-// without UID is new, and the caller has seen that the space has no other of
-// that name. current reads the space's service of that name: a host object is
-// left over only if its service is not there after the host object was read.
-// Should the space not take the service in after all, a reservation is collected
-// after a minute, and an update is undone.
+// ReserveService creates or updates the host object of a service that the space is about to store, and returns it. The
+// host allocates cluster IPs and node ports, and a service must have them from the start. A v without UID is new, and
+// the caller has checked that the space has no service of that name. current reads the space's service of that name: a
+// host object is left over only if its service is gone after the host object was read. If the space does not store the
+// service, a reservation is deleted after a minute, and an update is reverted.
 //
-// The result is nil if the host object is another service's. The error is AlreadyExists if v is new and the space has one of that
-// name.
+// The result is nil if the host object belongs to another service. The error is AlreadyExists if v is new and the space
+// has a service of that name.
 func (a *Addresses) ReserveService(ctx context.Context, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
 	writer, err := a.as(space)
 	if err != nil {
@@ -52,13 +49,13 @@ func (a *Addresses) ReserveService(ctx context.Context, space translate.Space, v
 	return reserved, err
 }
 
-// raced reports whether what was read was marked, changed or gone a moment later:
-// the syncer has its hands on the same object when a name is used again.
+// raced reports whether an object was marked, changed, or deleted after it was read: when a name is reused, the syncer
+// may write the same object.
 func raced(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-// errThere says that a service is not new: the space has one of its name.
+// errThere means that a service is not new: the space has one with its name.
 var errThere = errors.New("the space has it already")
 
 func reserveService(ctx context.Context, account *Account, space translate.Space, v *corev1.Service, current func(context.Context) (*corev1.Service, error)) (*corev1.Service, error) {
@@ -86,7 +83,7 @@ func reserveService(ctx context.Context, account *Account, space translate.Space
 			err = account.Update(ctx, have)
 		}
 		return have, err
-	case v.UID == "": // left over from one that is gone, unless that came meanwhile
+	case v.UID == "": // left over from a deleted one, unless it was created in the meantime
 		switch now, err := current(ctx); {
 		case err == nil && now.UID == id.UID:
 			return nil, errThere
@@ -102,25 +99,21 @@ func reserveService(ctx context.Context, account *Account, space translate.Space
 	}
 }
 
-// markReserved makes for a write at any rate: the syncer may be about to mark the
-// host object as that of an earlier one of the name, see engine.Resource.
+// markReserved changes the object in any case, because the syncer may be about to mark it as the object of an earlier
+// service of that name, see engine.Resource.
 func markReserved(host *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&host.ObjectMeta, annotationReserved, rand.Text())
 }
 
-// annotationReserved is on a host object that was reserved more than once, until
-// it is somebody's.
+// annotationReserved is on a host object that was reserved more than once, until it has an owner.
 const annotationReserved = translate.Domain + "/reserved"
 
-// rightsTimeout is how long the host's authorizer may take to learn, from a
-// watch, that the space's account has its role.
+// rightsTimeout is how long the host's authorizer may take until the role of the space's account is in effect.
 const rightsTimeout = 15 * time.Second
 
-// ReserveAPI makes sure of the host object of the space's own Service
-// default/kubernetes, before the space starts, and returns its cluster IP: the
-// address under which the space's pods will look for their API. It is the first
-// call with the space's account, and waits until rights that have just been
-// granted let the account in.
+// ReserveAPI creates the host object of the space's own Service default/kubernetes before the space starts, and returns
+// its cluster IP: the address at which the space's pods look for their API. It is the first request with the space's
+// account, and waits until rights that were just granted are in effect.
 func (a *Addresses) ReserveAPI(ctx context.Context, space translate.Space) (clusterIP string, err error) {
 	end := time.Now().Add(rightsTimeout)
 	_ = wait.PollUntilContextCancel(ctx, engine.FirstRetry, true, func(ctx context.Context) (done bool, _ error) {
@@ -145,7 +138,7 @@ func (a *Addresses) reserveAPI(ctx context.Context, space translate.Space) (clus
 			return "", fmt.Errorf("read the host's service: %w", err)
 		}
 		have, err = a.ReserveService(ctx, space, v, func(context.Context) (*corev1.Service, error) {
-			return nil, apierrors.NewNotFound(corev1.Resource(resources.Services), v.Name) // there is no space yet to ask
+			return nil, apierrors.NewNotFound(corev1.Resource(resources.Services), v.Name) // there is no running space to ask
 		})
 		if err != nil {
 			return "", fmt.Errorf("reserve the address of the space's API: %w", err)
@@ -157,8 +150,8 @@ func (a *Addresses) reserveAPI(ctx context.Context, space translate.Space) (clus
 	return have.Spec.ClusterIP, nil
 }
 
-// ServiceRange is the host's range of cluster IPs, in CIDR form. Spaces use the
-// same, as their services' addresses are the host's.
+// ServiceRange returns the host's range of cluster IPs, in CIDR notation. Spaces use the same range, because their
+// services have addresses of the host.
 func (a *Addresses) ServiceRange(ctx context.Context) (string, error) {
 	cidr := &networkingv1.ServiceCIDR{}
 	err := a.host.Reader.Get(ctx, client.ObjectKey{Name: "kubernetes"}, cidr)

@@ -23,10 +23,10 @@ import (
 // Syncer syncs services, and what exposes them.
 type Syncer struct{ *engine.Engine }
 
-// New returns the syncer of the services of the space that an engine is of.
+// New returns the syncer of the services of an engine's space.
 func New(e *engine.Engine) *Syncer { return &Syncer{e} }
 
-// Declarations are the functions that declare the resources of this package to the engine.
+// Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.Services: s.syncServices, resources.EndpointSlices: s.syncEndpointSlices,
@@ -34,8 +34,8 @@ func (s *Syncer) Declarations() map[string]func() error {
 	}
 }
 
-// slicesOf is the resource of keys that stand for the endpoint slices of a service in the space. What tells of services must not
-// look for them: the host's watch serves all spaces.
+// slicesOf is the resource of keys that stand for the endpoint slices of a service in the space. A handler of service
+// events must not look the slices up, because it runs in the host's watch, which all spaces share.
 const slicesOf = "endpoint slices of a service"
 
 func (s *Syncer) syncServices() error {
@@ -76,7 +76,7 @@ func (s *Syncer) syncServices() error {
 			return s.Space.Service(v), true, err
 		},
 		UpdateHost: translate.PushService,
-		// Both sides show one address, and an address is immutable.
+		// Both sides have the same address, and an address is immutable.
 		NeedsRecreate: func(want, have *corev1.Service) bool {
 			return want.Spec.ClusterIP != "" && have.Spec.ClusterIP != "" && want.Spec.ClusterIP != have.Spec.ClusterIP
 		},
@@ -94,7 +94,7 @@ func (s *Syncer) syncServices() error {
 			}
 		},
 	}, func(v *corev1.Service, enqueue func(engine.Key)) {
-		// Whose endpoints these are depends on the service's selector.
+		// The service's selector decides who writes its endpoints.
 		enqueueSlices(client.ObjectKeyFromObject(v), enqueue)
 	})
 	return nil
@@ -110,8 +110,7 @@ func (s *Syncer) syncServiceStatus(ctx context.Context, v, host *corev1.Service)
 	return 0, s.VirtualAPI.Status().Update(ctx, out)
 }
 
-// syncEndpointSlices syncs to the host the endpoints of services without a selector;
-// all others are made on the host, by its own controller.
+// syncEndpointSlices syncs the endpoints of services without a selector. The host's own controller creates all others.
 func (s *Syncer) syncEndpointSlices() error {
 	lister := s.Informers.Core().V1().Services().Lister()
 	engine.Add(&engine.Resource[*discoveryv1.EndpointSlice]{
@@ -126,7 +125,7 @@ func (s *Syncer) syncEndpointSlices() error {
 			return s.Space.EndpointSlice(v), true, s.withdrawExposures(ctx, service)
 		},
 		UpdateHost: translate.PushEndpointSlice,
-		ForCreate:  translate.SliceForCreate, // its event brings it back
+		ForCreate:  translate.SliceForCreate, // the event of the create triggers another sync
 		NeedsRecreate: func(want, have *discoveryv1.EndpointSlice) bool {
 			return want.Labels[discoveryv1.LabelServiceName] != have.Labels[discoveryv1.LabelServiceName]
 		},

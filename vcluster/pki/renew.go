@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/internal/fsutil"
 )
 
 // An authority's life, in fractions of it. The next one is published for a year, which is far longer than a client's
@@ -101,13 +103,13 @@ func (ca *CA) step(now time.Time) error {
 		if err := os.Rename(filepath.Join(ca.dir, "ca-next.key"), filepath.Join(ca.dir, "ca.key")); err != nil {
 			return err
 		}
-		return syncDir(ca.dir)
+		return fsutil.SyncDir(ca.dir)
 	case len(ca.live(now)) < len(ca.kept):
 		return ca.writeKept(ca.live(now))
 	default: // nothing is left of what is revoked
 		if err := os.Remove(filepath.Join(ca.dir, revokedFile)); err != nil {
 			return err
 		}
-		return syncDir(ca.dir)
+		return fsutil.SyncDir(ca.dir)
 	}
 }

@@ -69,15 +69,11 @@ func (g *Chain) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	if !ok || g.exempt(ctx, a) {
 		return nil
 	}
-	if !g.Calls.Enter() {
-		return apierrors.NewServiceUnavailable(gate.ErrStopping.Error())
+	leave, err := g.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer g.Calls.Leave()
-	work := bounds.WorkOf(ctx)
-	if !work.Begin() {
-		return apierrors.NewServiceUnavailable(requests.ErrAnswered.Error())
-	}
-	defer work.Done()
+	defer leave()
 	if err := next.Admit(ctx, a, o); err != nil {
 		return err
 	}
@@ -151,16 +147,28 @@ func (g *Chain) Validate(ctx context.Context, a admission.Attributes, o admissio
 	if !ok || g.exempt(ctx, a) {
 		return nil
 	}
-	if !g.Calls.Enter() {
-		return apierrors.NewServiceUnavailable(gate.ErrStopping.Error())
+	leave, err := g.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer g.Calls.Leave()
+	defer leave()
+	return next.Validate(ctx, a, o)
+}
+
+// enter counts a call until leave is called. It fails if the space is stopping, or if the request has ended.
+func (g *Chain) enter(ctx context.Context) (leave func(), err error) {
+	if !g.Calls.Enter() {
+		return nil, apierrors.NewServiceUnavailable(gate.ErrStopping.Error())
+	}
 	work := bounds.WorkOf(ctx)
 	if !work.Begin() {
-		return apierrors.NewServiceUnavailable(requests.ErrAnswered.Error())
+		g.Calls.Leave()
+		return nil, apierrors.NewServiceUnavailable(requests.ErrAnswered.Error())
 	}
-	defer work.Done()
-	return next.Validate(ctx, a, o)
+	return func() {
+		work.Done()
+		g.Calls.Leave()
+	}, nil
 }
 
 // exempt is not who comes from inside and poses as somebody else: what Berth
