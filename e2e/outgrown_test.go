@@ -39,7 +39,7 @@ func TestASpaceThatOutgrowsItsShareBecomesDedicated(t *testing.T) {
 		(&attacked{berth: b, attacker: b.space(t, name)}).fill(t, "default", 120)
 	}
 	await("grows", "False DedicatedLimit", "Shared")
-	if message := host.kubectl(t, "get", "space", "grows", "-o", `jsonpath={.status.conditions[?(@.type=="WithinShare")].message}`); !strings.Contains(message, "--dedicated-max allows, 1") {
+	if message := host.kubectl(t, "get", "space", "grows", "-o", `jsonpath={.status.conditions[?(@.type=="WithinShare")].message}`); !strings.Contains(message, "--dedicated-max allows 1 dedicated spaces") {
 		t.Errorf("the condition says %q", message)
 	}
 	await("stays", "", "Shared")

@@ -36,8 +36,9 @@ type shareReading struct {
 	// Moved says that the space has been moved to a process of its own, MayMove that it may be, and Paused that nothing may
 	// be done to it.
 	Moved, MayMove, Paused bool
-	Max                    int // of spaces that have been moved
-	Start, Now             time.Time
+	// DedicatedMax is how many dedicated spaces there may be, and Max how many of them may have been moved.
+	DedicatedMax, Max int
+	Start, Now        time.Time
 }
 
 // resetFraction is the part of dedicateAfterSeconds for which a space must be within its share before time begins anew: a
@@ -82,8 +83,8 @@ func shareCondition(before *metav1.Condition, r shareReading) *metav1.Condition 
 			"the space takes more than its share of the shared process's memory, %d bytes; if that lasts for %s, it gets a process of its own", r.Share, r.After)
 	case !r.MayMove:
 		return is(metav1.ConditionFalse, since, v1alpha1.ReasonDedicatedLimit,
-			"the space has outgrown its share of the shared process's memory, %d bytes, and can't be moved now: at most %d spaces are moved for that, half of --dedicated-max, and there are at most as many dedicated spaces as it says; "+
-				"raise it, or move another space to the shared process", r.Share, r.Max)
+			"the space has outgrown its share of the shared process's memory, %d bytes, and waits for a place: --dedicated-max allows %d dedicated spaces, of which %d at most may be there because they have outgrown their share; "+
+				"raise it, or move another space to the shared process", r.Share, r.DedicatedMax, r.Max)
 	case r.Paused:
 		return is(metav1.ConditionFalse, since, v1alpha1.ReasonOutgrown, "the space has outgrown its share of the shared process's memory, %d bytes, and moves to a process of its own once spec.paused is false", r.Share)
 	default:
@@ -141,7 +142,7 @@ func (s *appliedSpecs) outgrown() (count int) {
 func (m *Manager) observeShare(status *v1alpha1.SpaceStatus, object *v1alpha1.Space) {
 	reading := shareReading{
 		After: m.config.Specs.DedicateAfter(&object.Spec), Use: m.shard.ShareUse(object.Name), Share: m.shard.MemoryShare(),
-		MayMove: m.mayDedicate(object.Name), Paused: ptr.Deref(object.Spec.Paused, false), Max: m.mostOutgrown(), Start: m.started, Now: time.Now(),
+		MayMove: m.mayDedicate(object.Name), Paused: ptr.Deref(object.Spec.Paused, false), DedicatedMax: m.config.DedicatedMax, Max: m.mostOutgrown(), Start: m.started, Now: time.Now(),
 	}
 	switch reading.Use {
 	case shard.WithinShare:

@@ -47,7 +47,7 @@ func TestASpaceOutgrowsItsShareByBeingOverItForLongEnough(t *testing.T) {
 		"about the limit, small": {"nor begins to", within, func(r *shareReading) { r.Use = shard.NearShare }, v1alpha1.ReasonWithinShare, time.Hour, ""},
 		"starting":               {"nothing is known, and nothing forgotten", over, func(r *shareReading) { r.Use, r.After = shard.ShareUnknown, time.Second }, v1alpha1.ReasonOverShare, time.Minute, ""},
 		"never seen":             {"nothing is known", nil, func(r *shareReading) { r.Use = shard.ShareUnknown }, "", 0, ""},
-		"no more allowed":        {"it stays, and says so", over, func(r *shareReading) { r.After, r.MayMove = time.Minute, false }, v1alpha1.ReasonDedicatedLimit, time.Minute, "at most 3 spaces are moved for that"},
+		"no more allowed":        {"it stays, and says so", over, func(r *shareReading) { r.After, r.MayMove = time.Minute, false }, v1alpha1.ReasonDedicatedLimit, time.Minute, "--dedicated-max allows 6 dedicated spaces, of which 3"},
 		"allowed again":          {"it moves", full, nil, v1alpha1.ReasonOutgrown, time.Hour, ""},
 		"not allowed, shrunk":    {"it need not move", full, func(r *shareReading) { r.Use, r.Within, r.MayMove = shard.WithinShare, time.Hour, false }, v1alpha1.ReasonWithinShare, 0, ""},
 		"allowed, but shrunk":    {"it need not move", full, func(r *shareReading) { r.Use, r.Within = shard.WithinShare, time.Hour }, v1alpha1.ReasonWithinShare, 0, ""},
@@ -60,7 +60,7 @@ func TestASpaceOutgrowsItsShareByBeingOverItForLongEnough(t *testing.T) {
 		"no limit":               {"there is nothing to share", within, func(r *shareReading) { r.Share, r.Use = 0, shard.ShareUnknown }, v1alpha1.ReasonNoMemoryLimit, 0, "GOMEMLIMIT"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reading := shareReading{After: 10 * time.Minute, Use: shard.OverShare, Share: 104, MayMove: true, Max: 3, Start: now.Add(-time.Hour), Now: now}
+			reading := shareReading{After: 10 * time.Minute, Use: shard.OverShare, Share: 104, MayMove: true, DedicatedMax: 6, Max: 3, Start: now.Add(-time.Hour), Now: now}
 			if tc.change != nil {
 				tc.change(&reading)
 			}
