@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,31 +72,34 @@ func TestWhatSomebodyChangesIsPutBackAtOnce(t *testing.T) {
 // S21: nobody wins a fight with another controller, but it costs little, and the admin is told who is to be asked.
 func TestAnObjectThatSomebodyChangesAgainAndAgainIsPutBackEverMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		repaired, fights := 0, true
+		var repaired atomic.Int64
+		var fights atomic.Bool
+		fights.Store(true)
 		r := runRepairs(t, func(r *Repairs, _ string) error {
-			if repaired++; fights {
+			repaired.Add(1)
+			if fights.Load() {
 				r.Note(loosened)
 			}
 			return nil
 		})
 		r.Note(loosened)
 		pass(time.Hour)
-		if repaired < 60 || repaired > 75 {
-			t.Errorf("it is put back %d times in an hour, want about once a minute", repaired)
+		if n := repaired.Load(); n < 60 || n > 75 {
+			t.Errorf("it is put back %d times in an hour, want about once a minute", n)
 		}
 		reason, message := isolated(r)
 		if reason != v1alpha1.ReasonContested || !strings.Contains(message, loosened.Object) || !strings.Contains(message, "--show-managed-fields") {
 			t.Errorf("the condition says %s: %s", reason, message)
 		}
 		// Another object is put back as soon as ever.
-		before := repaired
+		before := repaired.Load()
 		r.Note(isolation.Change{Space: "a", Object: "LimitRange berth in namespace berth-a"})
 		pass(time.Second)
-		if repaired == before {
+		if repaired.Load() == before {
 			t.Error("another object of the space waits for the one that somebody fights for")
 		}
 
-		fights = false
+		fights.Store(false)
 		pass(2*repairQuiet + repairPauseMax)
 		if reason, message = isolated(r); reason != v1alpha1.ReasonIsolated {
 			t.Errorf("after the fight the condition says %s: %s", reason, message)
