@@ -297,7 +297,10 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 		return nil
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
-		if err := m.moveStoreFromPod(ctx, name, m.applied.get(name).Spec); err != nil { // for as long as it takes: a store may be large
+		transfer, stop := m.whileWanted(ctx, name, stays)
+		err := m.moveStoreFromPod(transfer, name, m.applied.get(name).Spec) // without a deadline: a store may be large
+		stop()
+		if err != nil {
 			return err
 		}
 	}

@@ -46,11 +46,6 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	end, err := s.take(cmp.Or(as, id.Space))
-	if err != nil {
-		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), cmp.Or(as, id.Space), err)
-	}
-	defer end()
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
@@ -69,6 +64,11 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		return nil, err
 	}
 	defer done()
+	end, err := s.take(result.Space) // now that the space can't move to another process
+	if err != nil {
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), result.Space, err)
+	}
+	defer end()
 	defer s.shard.Hold(result.Space)()
 	if as == "" {
 		err = s.replace(ctx, bucket, id)

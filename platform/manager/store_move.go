@@ -170,7 +170,7 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), fsutil.SyncDir(dir)); err != nil {
 		return "", fmt.Errorf("note that the store of space %s comes from its pod: %w", name, err)
 	}
-	transfer, stop := m.untilGivenUp(ctx, name)
+	transfer, stop := m.whileWanted(ctx, name, givenUp)
 	defer stop()
 	err = m.fetchStore(transfer, name, before.Spec)
 	switch {

@@ -38,17 +38,27 @@ func (t *transfers) begin() (end func(), err error) {
 }
 
 // errGivenUp ends the transfer of a store that nobody wants any more.
-var errGivenUp = errors.New("spec.deletionPolicy is Delete now")
+var errGivenUp = errors.New("the store isn't wanted from the pod any more")
 
-// untilGivenUp returns a context that ends when the policy of a space's object becomes Delete, so that a store that its pod
-// doesn't hand out can be given up. Call stop once the transfer has ended.
-func (m *Manager) untilGivenUp(ctx context.Context, name string) (transfer context.Context, stop func()) {
+// givenUp reports whether the store of a space that is being deleted is to be deleted, too. object is nil if it was removed
+// by force, so that nobody can say.
+func givenUp(object *v1alpha1.Space) bool {
+	return object != nil && object.Spec.DeletionPolicy == v1alpha1.DeletionDelete
+}
+
+// stays reports whether a space that moves to the shared process is to stay in its pod after all, or is to be deleted.
+func stays(object *v1alpha1.Space) bool {
+	return object == nil || !object.DeletionTimestamp.IsZero() || object.Spec.Isolation == v1alpha1.Dedicated
+}
+
+// whileWanted returns a context for the transfer of a space's store, which ends when unwanted reports true of its object: a pod
+// may not hand out the store. Call stop once the transfer has ended.
+func (m *Manager) whileWanted(ctx context.Context, name string, unwanted func(*v1alpha1.Space) bool) (transfer context.Context, stop func()) {
 	transfer, cancel := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
-	safego.Go(&watch, "watch the deletion policy of a space", func() {
+	safego.Go(&watch, "watch whether the store of a space is wanted", func() {
 		_ = wait.PollUntilContextCancel(transfer, busyRetry, true, func(context.Context) (bool, error) {
-			object := m.objects.Get(name)
-			if object == nil || object.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
+			if !unwanted(m.objects.Get(name)) {
 				return false, nil
 			}
 			cancel(errGivenUp)

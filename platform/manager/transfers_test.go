@@ -107,7 +107,7 @@ func TestARestoreInASlowPodHoldsUpNoOther(t *testing.T) {
 
 type slowSpace struct{ dedicatedSpace }
 
-// S3, X6: while the pod of a space that is being deleted dribbles its store, the admin can give it up.
+// S3, X6: while the pod of a space dribbles its store, the admin can give the store up, or leave it where it is.
 func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
 	cluster, err := shared()
 	if err != nil {
@@ -120,39 +120,82 @@ func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
 	if err := m.objects.Define(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "given-up", Finalizers: []string{v1alpha1.Finalizer}}}
-	object.Spec.PlatformName, object.Spec.DeletionPolicy = "given-up", v1alpha1.DeletionRetain
-	if err := m.objects.Client.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.objects.Release(context.WithoutCancel(t.Context()), object); err != nil {
-			t.Error(err)
+	seen := make(chan struct{}, 100)
+	defer m.objects.Run(t.Context(), func(context.Context, string) (time.Duration, error) { seen <- struct{}{}; return 0, nil }, func(string, error) {})()
+	to := func(change func(*v1alpha1.Space)) func(*v1alpha1.Space) error {
+		return func(object *v1alpha1.Space) error {
+			before := object.DeepCopy()
+			change(object)
+			return m.objects.Client.Patch(t.Context(), object, client.MergeFrom(before))
 		}
-	}()
-	if err := m.objects.Client.Delete(t.Context(), object); err != nil {
-		t.Fatal(err)
 	}
-	begun := make(chan struct{}, 100)
-	defer m.objects.Run(t.Context(), func(context.Context, string) (time.Duration, error) { begun <- struct{}{}; return 0, nil }, func(string, error) {})()
-	<-begun
-	transfer, stop := m.untilGivenUp(t.Context(), "given-up")
-	defer stop()
-	if err := transfer.Err(); err != nil {
-		t.Fatalf("before the admin gives it up: %v", err)
+	remove := func(object *v1alpha1.Space) error { return m.objects.Client.Delete(t.Context(), object) }
+	for name, tc := range map[string]struct {
+		before, change func(*v1alpha1.Space) error
+		unwanted       func(*v1alpha1.Space) bool
+	}{
+		"a-deletion-gives-it-up":             {remove, to(func(s *v1alpha1.Space) { s.Spec.DeletionPolicy = v1alpha1.DeletionDelete }), givenUp},
+		"a-space-that-is-to-move-is-deleted": {nil, remove, stays},
+		"a-space-is-to-stay-after-all":       {nil, to(func(s *v1alpha1.Space) { s.Spec.Isolation = v1alpha1.Dedicated }), stays},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1alpha1.Finalizer}}}
+			object.Spec.PlatformName, object.Spec.DeletionPolicy = "given-up", v1alpha1.DeletionRetain
+			if err := m.objects.Client.Create(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				ctx := context.WithoutCancel(t.Context())
+				if err := errors.Join(client.IgnoreNotFound(m.objects.Client.Delete(ctx, object)), m.objects.Release(ctx, object)); err != nil {
+					t.Error(err)
+				}
+			}()
+			if tc.before != nil {
+				if err := tc.before(object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for m.objects.Get(name) == nil {
+				<-seen
+			}
+			transfer, stop := m.whileWanted(t.Context(), name, tc.unwanted)
+			defer stop()
+			if err := transfer.Err(); err != nil {
+				t.Fatalf("before the admin says so: %v", err)
+			}
+			if err := tc.change(object); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-transfer.Done():
+				if !errors.Is(context.Cause(transfer), errGivenUp) {
+					t.Errorf("it ends with %v", context.Cause(transfer))
+				}
+			case <-time.After(time.Minute):
+				t.Error("the transfer goes on")
+			}
+		})
 	}
-	before := object.DeepCopy()
-	object.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-	if err := m.objects.Client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
-		t.Fatalf("the policy of a space that is being deleted: %v", err)
+}
+
+// S3: a move that has to wait for the stores of others changes nothing, and the space is served as before.
+func TestAMoveThatWaitsForOthersLeavesTheSpaceReady(t *testing.T) {
+	ready := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning)}, errTransfers)
+	if ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.SpaceRunning) || !strings.Contains(ready.Message, errTransfers.Error()) {
+		t.Errorf("got %+v", ready)
 	}
-	select {
-	case <-transfer.Done():
-		if !errors.Is(context.Cause(transfer), errGivenUp) {
-			t.Errorf("it ends with %v", context.Cause(transfer))
-		}
-	case <-time.After(time.Minute):
-		t.Error("the transfer goes on")
+	m := newMovable(t)
+	m.pods = &dedicatedPods{}
+	before := &applied{Generation: 1, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}}
+	m.applied.set("moved", before)
+	m.processes.add("moved", m.pod, 1)
+	takeAll(t, m.Manager)
+	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "moved", Generation: 2}}
+	if err := m.change(t.Context(), object); !errors.Is(err, errTransfers) {
+		t.Errorf("got %v", err)
+	}
+	if now := m.applied.get("moved"); now != before || now.partly {
+		t.Errorf("it runs with %+v", now)
 	}
 }
 
