@@ -52,7 +52,7 @@ func newMutatingPolicies(io.Reader) (admission.Interface, error) {
 				compileMutations, f, client, mapper)
 		},
 		func(a authorizer.UnconditionalAuthorizer, m *matching.Matcher, client kubernetes.Interface) generic.Dispatcher[mutatingpolicy.PolicyHook] {
-			return mutatingpolicy.NewDispatcher(a, m, patch.NewTypeConverterManager(nil, client.Discovery().OpenAPIV3()))
+			return mutatingpolicy.NewDispatcher(a, m, newTypeConverters(client.Discovery().OpenAPIV3()))
 		},
 	)}, nil
 }
