@@ -90,7 +90,8 @@ func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"}},
 	}
 	for _, r := range resources.Table() {
-		if isClass := r.Class && !r.Extension; syncOptions.Watched(r) && (isClass || r.Name == resources.Ingresses) {
+		isClass := r.InCluster && !r.Extension && (r.Class || r.Direction == resources.ToHost) // the host's, or tenants' own
+		if syncOptions.Watched(r) && (isClass || r.Name == resources.Ingresses) && !grants(rules, r) {
 			rule := writeRule(r)
 			rule.Verbs = watch
 			rules = merged(rules, rule)
@@ -116,6 +117,14 @@ func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 		})
 	}
 	return rules
+}
+
+// grants reports whether one of the rules is about a resource.
+func grants(rules []rbacv1.PolicyRule, r resources.Resource) bool {
+	of := r.GVR()
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.APIGroups, of.Group) && slices.Contains(rule.Resources, of.Resource)
+	})
 }
 
 // dedicatedObjects returns the objects that grant the rights of a space's own process, or remove them: a binding

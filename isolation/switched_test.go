@@ -11,13 +11,57 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
+
+// T9: the process of a dedicated space may watch all that it watches, whatever is switched off: it doesn't start otherwise.
+func TestADedicatedSpaceMayWatchWhatItWatches(t *testing.T) {
+	for _, options := range [][]string{
+		nil,
+		{"storageclasses=off", "ownstorageclasses=ebs.csi.aws.com"},
+		{"priorityclasses=off", "ownpriorityclasses=1000"},
+		{"storageclasses=off", "ingressclasses=off", "runtimeclasses=off", "priorityclasses=off", "ingresses=off", "networkpolicies=off"},
+		{"nodes=all", "gateways=on", "ingresses=off", "httproutes=on", "volumesnapshots=on", "poddisruptionbudgets=on", "serviceaccounts=on"},
+		{"nodes=all", "ownstorageclasses=ebs.csi.aws.com", "ownpriorityclasses=1000"},
+	} {
+		parsed, err := resources.Parse(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, err := hostcache.NewHost(&rest.Config{Host: "https://host"}, hostcache.Options{Sync: parsed, Only: "switched"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range host.Routers {
+			rules, of := isolation.ReadRules(parsed), schema.GroupResource{Resource: hostcache.Quotas}
+			if name == hostcache.Quotas {
+				rules = isolation.WatchRules(parsed)
+			} else {
+				r := resources.Of(name)
+				of = r.GVR().GroupResource()
+				if !r.InCluster && r.Exposure == nil {
+					rules = isolation.WatchRules(parsed)
+				}
+			}
+			for _, verb := range []string{"list", "watch"} {
+				if !slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+					return slices.Contains(rule.APIGroups, of.Group) && slices.Contains(rule.Resources, of.Resource) && slices.Contains(rule.Verbs, verb) && len(rule.ResourceNames) == 0
+				}) {
+					t.Errorf("with %v, it may not %s %s for %s", options, verb, of, name)
+				}
+			}
+		}
+	}
+}
 
 // S1, S3: by the host's own authorizer, the account of a space loses the rights on what is switched off, and gets them back
 // when it is switched on again. It may still delete what is left, and that of a dedicated space may list it.

@@ -31,7 +31,7 @@ var madeBySQLite = []string{`CREATE TABLE sqlite_sequence(name,seq)`}
 func examineSchema(ctx context.Context, db *sql.DB) error {
 	known := map[string]bool{}
 	for _, statement := range slices.Concat(Schema, madeByKine, madeBySQLite) {
-		known[normalized(statement)] = true
+		known[normalized(strings.Replace(statement, "IF NOT EXISTS ", "", 1))] = true // which SQLite doesn't keep
 	}
 	rows, err := db.QueryContext(ctx, "SELECT CAST(type AS TEXT), CAST(name AS TEXT), CAST(sql AS TEXT) FROM sqlite_schema")
 	if err != nil {
@@ -46,6 +46,9 @@ func examineSchema(ctx context.Context, db *sql.DB) error {
 		automatic := !statement.Valid && kind.String == "index" && strings.HasPrefix(name.String, "sqlite_autoindex_")
 		text, object := normalized(statement.String), strings.ToUpper(kind.String)+" "+name.String
 		made := strings.HasPrefix(text, "CREATE "+object) || strings.HasPrefix(text, "CREATE UNIQUE "+object)
+		if strings.HasPrefix(name.String, "sqlite_stat") {
+			return fmt.Errorf("%w: it has the statistics %.100q, by which SQLite could be slow; if you made them with ANALYZE, delete them with DROP TABLE, else restore it from a backup", ErrNotStore, name.String)
+		}
 		if !automatic && (!made || !known[text]) {
 			return fmt.Errorf("%w: it holds the %.20q %.100q, which is not as a store has it; restore it from a backup", ErrNotStore, kind.String, name.String)
 		}
@@ -53,15 +56,22 @@ func examineSchema(ctx context.Context, db *sql.DB) error {
 	return AsDamage(rows.Err())
 }
 
-// normalized is a statement as SQLite keeps it, with one space between words and none beside punctuation.
+// normalized is a statement as SQLite keeps it, with one space between words and none beside punctuation. Literals stay as they
+// are.
 func normalized(statement string) string {
 	var text strings.Builder
-	last, space := ' ', false
-	for _, r := range strings.Replace(statement, "IF NOT EXISTS ", "", 1) {
+	last, space, literal := ' ', false, false
+	for _, r := range statement {
+		if literal {
+			text.WriteRune(r)
+			literal, last = r != '\'', r
+			continue
+		}
 		if strings.ContainsRune(" \t\r\n", r) {
 			space = true
 			continue
 		}
+		literal = r == '\''
 		if space && isWord(last) && isWord(r) {
 			text.WriteByte(' ')
 		}

@@ -35,8 +35,10 @@ func TestAStoreOfAnOlderBerthIsAStore(t *testing.T) {
 // like that of a store but for spaces.
 func TestHostileAStoreIsRefusedThatIsNearlyOne(t *testing.T) {
 	for reason, statements := range map[string][]string{
-		"statistics":           {"INSERT INTO kine (name) VALUES ('a')", "ANALYZE"},
-		"a space in a literal": {`CREATE INDEX kine_id_compact_rev_key_with_prev_revision_index ON kine(id, name, prev_revision) WHERE name != 'compact_ rev_key' AND prev_revision != 0`},
+		"statistics":                      {"INSERT INTO kine (name) VALUES ('a')", "ANALYZE"},
+		"a space at the end of a literal": {`CREATE INDEX kine_id_compact_rev_key_with_prev_revision_index ON kine(id, name, prev_revision) WHERE name != 'compact_rev_key ' AND prev_revision != 0`},
+		"words in a literal":              {`CREATE INDEX kine_id_compact_rev_key_with_prev_revision_index ON kine(id, name, prev_revision) WHERE name != 'IF NOT EXISTS compact_rev_key' AND prev_revision != 0`},
+		"a space in a literal":            {`CREATE INDEX kine_id_compact_rev_key_with_prev_revision_index ON kine(id, name, prev_revision) WHERE name != 'compact_ rev_key' AND prev_revision != 0`},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store.db")

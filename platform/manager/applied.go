@@ -162,6 +162,16 @@ func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
 	if m.applied.get(name) != nil {
 		return false, nil
 	}
+	if m.outgrew(object) { // how many such spaces there are must not change meanwhile
+		m.places.Lock()
+		defer m.places.Unlock()
+	}
+	return m.place(object)
+}
+
+// place does what run says.
+func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
+	name := object.Name
 	want, settings, err := m.want(object)
 	if want == nil {
 		return false, err
@@ -254,7 +264,7 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 		return failure
 	}
 	if m.processes.get(name) != nil && want.Spec.Isolation != v1alpha1.Dedicated && m.pods != nil {
-		end, err := m.transfers.begin()
+		end, err := m.transfers.begin(name)
 		if err != nil {
 			return err // nothing has changed yet
 		}
@@ -269,6 +279,15 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 	}
 	m.logger.Info("Applied the spec of a space", "space", name, "generation", want.Generation)
 	return failure
+}
+
+// runAgain is run for a space that has been stopped.
+func (m *Manager) runAgain(object *v1alpha1.Space) error {
+	m.places.Lock()
+	defer m.places.Unlock()
+	m.applied.remove(object.Name)
+	_, err := m.place(object)
+	return err
 }
 
 // rerun has a space run with what its specs say now. What it runs on the host runs on.
@@ -297,8 +316,11 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 		return nil
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
-		transfer, stop := m.whileWanted(ctx, name, stays)
+		transfer, stop := m.whileWanted(ctx, name, m.stays)
 		err := m.moveStoreFromPod(transfer, name, m.applied.get(name).Spec) // without a deadline: a store may be large
+		if errors.Is(context.Cause(transfer), errGivenUp) {
+			err = errors.Join(err, errGivenUp)
+		}
 		stop()
 		if err != nil {
 			return err
@@ -307,8 +329,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 	if err := m.stop(ctx, name); err != nil {
 		return err
 	}
-	m.applied.remove(name)
-	if _, err := m.run(object); m.applied.get(name) == nil {
+	if err := m.runAgain(object); m.applied.get(name) == nil {
 		return err
 	}
 	m.start(name)

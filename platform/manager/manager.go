@@ -81,7 +81,8 @@ type Manager struct {
 	starts  firstStarts
 	objects *spaceobjects.Objects
 	applied appliedSpecs
-	quotas  sync.Map // the names of spaces whose quota on the host has changed
+	places  sync.Mutex // held while a space that has outgrown its share gets its place
+	quotas  sync.Map   // the names of spaces whose quota on the host has changed
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are
 	// *v1alpha1.Space.
 	unapplied sync.Map

@@ -133,6 +133,9 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		failure = m.change(ctx, object)
 	}
 	end()
+	if errors.Is(failure, errGivenUp) { // the space is to stay where it is, or is being deleted
+		return busyRetry, nil
+	}
 	if errors.Is(failure, errTransfers) {
 		return busyRetry, m.writeStatus(ctx, object, failure)
 	}

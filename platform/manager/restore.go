@@ -96,7 +96,7 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 // could not be canceled.
 func (s *snapshots) take(space string) (end func(), err error) {
 	if s.elsewhere(space) != nil {
-		if end, err = s.transfers.begin(); err != nil {
+		if end, err = s.transfers.begin(space); err != nil {
 			err = fmt.Errorf("%w; try again when one of them is done", err)
 		}
 		return end, err

@@ -124,7 +124,7 @@ func (m *Manager) mayDedicate(name string) bool {
 }
 
 // mostOutgrown is how many spaces may be dedicated because they have outgrown their share.
-func (m *Manager) mostOutgrown() int { return (m.config.DedicatedMax + 1) / 2 }
+func (m *Manager) mostOutgrown() int { return m.config.DedicatedMax / 2 }
 
 // outgrown is how many spaces are dedicated because they have outgrown their share.
 func (s *appliedSpecs) outgrown() (count int) {

@@ -112,7 +112,11 @@ func withFailure(ready metav1.Condition, failure error) metav1.Condition {
 		return ready
 	}
 	if errors.Is(failure, errTransfers) { // it goes on as it is
-		ready.Message = "the space moves to the shared process later: " + failure.Error()
+		later := "the space moves to the shared process later: " + failure.Error()
+		if ready.Status != metav1.ConditionTrue && ready.Message != "" {
+			later = ready.Message + "; " + later
+		}
+		ready.Message = later
 		return ready
 	}
 	ready.Status, ready.Message, ready.LastTransitionTime = metav1.ConditionFalse, failure.Error(), metav1.Time{}

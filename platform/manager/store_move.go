@@ -156,12 +156,16 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 	if err != nil || where == nil {
 		return "", err
 	}
+	if m.pods == nil {
+		return "", errNoPods // which also holds for a deletion without the store
+	}
 	if !d.announced { // which is in the status before the transfer begins, as that may take long
 		d.announced = true
 		return "the pod of the space sends its store; " + giveUp, nil
 	}
-	end, err := m.transfers.begin()
+	end, err := m.transfers.begin(name)
 	if err != nil {
+		d.announced = false
 		return err.Error() + "; the space waits until one of them is done; " + giveUp, nil
 	}
 	defer end()
@@ -179,7 +183,7 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 	case errors.Is(context.Cause(transfer), errGivenUp):
 		return errGivenUp.Error(), nil
 	default:
-		return "", fmt.Errorf("%w; %s", err, giveUp)
+		return "", fmt.Errorf("%w; if the pod was started again after its token had expired, restart Berth, which gives it another one; %s", err, giveUp)
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -26,29 +28,46 @@ const mostTransfers = spaceobjects.Reconcilers / 4
 var errTransfers = fmt.Errorf("the stores of %d other dedicated spaces are being transferred, which is the most at once", mostTransfers)
 
 // transfers bounds how many stores are transferred at once. The zero value is ready to use. It is safe for concurrent use.
-type transfers struct{ running atomic.Int32 }
+type transfers struct {
+	mu sync.Mutex
+	of map[string]struct{} // names of spaces
+}
 
-// begin notes that a store is transferred until end is called, or fails with errTransfers. It does not wait.
-func (t *transfers) begin() (end func(), err error) {
-	if t.running.Add(1) > mostTransfers {
-		t.running.Add(-1)
-		return nil, errTransfers
+// begin notes that the store of a space is transferred until end is called, or fails with errTransfers, which names the other
+// spaces. It does not wait.
+func (t *transfers) begin(space string) (end func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.of) >= mostTransfers {
+		return nil, fmt.Errorf("%w (%s)", errTransfers, strings.Join(slices.Sorted(maps.Keys(t.of)), ", "))
 	}
-	return func() { t.running.Add(-1) }, nil
+	if t.of == nil {
+		t.of = map[string]struct{}{}
+	}
+	t.of[space] = struct{}{}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.of, space)
+	}, nil
 }
 
 // errGivenUp ends the transfer of a store that nobody wants any more.
 var errGivenUp = errors.New("the store isn't wanted from the pod any more")
 
 // givenUp reports whether the store of a space that is being deleted is to be deleted, too. object is nil if it was removed
-// by force, so that nobody can say.
+// by force, so that nobody can say. One that isn't being deleted was created since, and is of a space that comes later.
 func givenUp(object *v1alpha1.Space) bool {
-	return object != nil && object.Spec.DeletionPolicy == v1alpha1.DeletionDelete
+	return object != nil && !object.DeletionTimestamp.IsZero() && object.Spec.DeletionPolicy == v1alpha1.DeletionDelete
 }
 
 // stays reports whether a space that moves to the shared process is to stay in its pod after all, or is to be deleted.
-func stays(object *v1alpha1.Space) bool {
-	return object == nil || !object.DeletionTimestamp.IsZero() || object.Spec.Isolation == v1alpha1.Dedicated
+func (m *Manager) stays(object *v1alpha1.Space) bool {
+	if object == nil || !object.DeletionTimestamp.IsZero() {
+		return true
+	}
+	want, _, _ := m.want(object)
+	return want != nil && want.Spec.Isolation == v1alpha1.Dedicated
 }
 
 // whileWanted returns a context for the transfer of a space's store, which ends when unwanted reports true of its object: a pod

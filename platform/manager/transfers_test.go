@@ -6,6 +6,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -31,8 +33,8 @@ import (
 func takeAll(t *testing.T, m *Manager) (end func()) {
 	t.Helper()
 	var ends []func()
-	for range mostTransfers {
-		end, err := m.transfers.begin()
+	for i := range mostTransfers {
+		end, err := m.transfers.begin(fmt.Sprintf("slow-%d", i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,6 +58,7 @@ func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
 	if err := errors.Join(m.moveStoreToPod(t.Context(), "moved", m.pod), before.write(datadir.Space(m.config.DataDir, "moved"))); err != nil {
 		t.Fatal(err)
 	}
+	m.pods = &dedicatedPods{}
 	end := takeAll(t, m.Manager)
 	d := &deletion{policy: v1alpha1.DeletionRetain}
 	for i := range 3 {
@@ -63,14 +66,17 @@ func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
 		if err != nil || !strings.Contains(left, giveUp) {
 			t.Errorf("try %d: it waits for %q (%v)", i, left, err)
 		}
+		if waits := strings.Contains(left, "slow-0, slow-1"); waits != (i%2 == 1) { // the status says so again before it begins
+			t.Errorf("try %d: it waits for %q", i, left)
+		}
 	}
 	if m.isReceived("moved") {
 		t.Error("a store that was not asked for is marked as received")
 	}
 	end()
-	// It begins now, and finds that this platform runs no pods.
-	if _, err := m.fetchStoreToDelete(t.Context(), "moved", d); !errors.Is(err, errNoPods) || !strings.Contains(err.Error(), giveUp) {
-		t.Errorf("when the others are done: %v", err)
+	m.pods = nil
+	if _, err := m.fetchStoreToDelete(t.Context(), "moved", d); !errors.Is(err, errNoPods) || strings.Contains(err.Error(), giveUp) {
+		t.Errorf("on a platform without pods, which can't delete the store either: %v", err)
 	}
 	takeAll(t, m.Manager)() // it has given its place back
 }
@@ -84,8 +90,8 @@ func TestARestoreInASlowPodHoldsUpNoOther(t *testing.T) {
 		}
 		return nil
 	}}
-	for range mostTransfers {
-		if _, err := s.take("slow"); err != nil {
+	for i := range mostTransfers {
+		if _, err := s.take(fmt.Sprintf("slow-%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,6 +120,9 @@ func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &Manager{logger: klog.Background()}
+	if err := m.config.Options.Complete(); err != nil {
+		t.Fatal(err)
+	}
 	if m.objects, err = spaceobjects.Open(cluster.Config(), "given-up"); err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +144,9 @@ func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
 		unwanted       func(*v1alpha1.Space) bool
 	}{
 		"a-deletion-gives-it-up":             {remove, to(func(s *v1alpha1.Space) { s.Spec.DeletionPolicy = v1alpha1.DeletionDelete }), givenUp},
-		"a-space-that-is-to-move-is-deleted": {nil, remove, stays},
-		"a-space-is-to-stay-after-all":       {nil, to(func(s *v1alpha1.Space) { s.Spec.Isolation = v1alpha1.Dedicated }), stays},
+		"a-space-that-is-to-move-is-deleted": {nil, remove, m.stays},
+		"a-space-is-to-stay-after-all":       {nil, to(func(s *v1alpha1.Space) { s.Spec.Isolation = v1alpha1.Dedicated }), m.stays},
+		"a-space-has-outgrown-its-share":     {nil, to(func(s *v1alpha1.Space) { s.Spec.DedicateAfterSeconds = ptr.To(int32(600)) }), m.stays},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{v1alpha1.Finalizer}}}
@@ -158,6 +168,7 @@ func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
 			for m.objects.Get(name) == nil {
 				<-seen
 			}
+			m.applied.set(name, &applied{Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}, Outgrown: true})
 			transfer, stop := m.whileWanted(t.Context(), name, tc.unwanted)
 			defer stop()
 			if err := transfer.Err(); err != nil {
@@ -178,11 +189,33 @@ func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
 	}
 }
 
+// S3, X6: an object that was created after the one of a deletion was removed by force has no say in that deletion.
+func TestANewObjectDoesNotGiveUpTheStoreOfTheOneBefore(t *testing.T) {
+	now := metav1.Now()
+	for reason, tc := range map[string]struct {
+		object *v1alpha1.Space
+		want   bool
+	}{
+		"it was removed by force": {nil, false},
+		"it is a new one":         {&v1alpha1.Space{Spec: v1alpha1.SpaceSpec{DeletionPolicy: v1alpha1.DeletionDelete}}, false},
+		"it is being deleted":     {&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Spec: v1alpha1.SpaceSpec{DeletionPolicy: v1alpha1.DeletionDelete}}, true},
+		"it is to be retained":    {&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Spec: v1alpha1.SpaceSpec{DeletionPolicy: v1alpha1.DeletionRetain}}, false},
+	} {
+		if got := givenUp(tc.object); got != tc.want {
+			t.Errorf("%s: got %t", reason, got)
+		}
+	}
+}
+
 // S3: a move that has to wait for the stores of others changes nothing, and the space is served as before.
 func TestAMoveThatWaitsForOthersLeavesTheSpaceReady(t *testing.T) {
 	ready := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning)}, errTransfers)
 	if ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.SpaceRunning) || !strings.Contains(ready.Message, errTransfers.Error()) {
 		t.Errorf("got %+v", ready)
+	}
+	failing := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: "ImagePullBackOff"}, errTransfers)
+	if !strings.Contains(failing.Message, "ImagePullBackOff") || !strings.Contains(failing.Message, errTransfers.Error()) {
+		t.Errorf("of a space that is not ready: %+v", failing)
 	}
 	m := newMovable(t)
 	m.pods = &dedicatedPods{}

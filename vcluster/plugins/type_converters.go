@@ -20,16 +20,37 @@ import (
 // It is safe for concurrent use.
 type typeConverters struct {
 	upstream patch.TypeConverterManager
-	needed   chan struct{} // is closed by the first use
 	first    sync.Once
+	needed   chan struct{} // is closed by the first use
+	listed   chan struct{} // is closed by the first list
+	ended    chan struct{} // is closed when Run returns
 }
 
 func newTypeConverters(documents openapi.Client) *typeConverters {
-	return &typeConverters{upstream: patch.NewTypeConverterManager(nil, documents), needed: make(chan struct{})}
+	c := &typeConverters{needed: make(chan struct{}), listed: make(chan struct{}), ended: make(chan struct{})}
+	c.upstream = patch.NewTypeConverterManager(nil, &observedDocuments{Client: documents, listed: c.listed})
+	return c
+}
+
+// observedDocuments closes a channel once its documents have been listed.
+type observedDocuments struct {
+	openapi.Client
+	listed chan struct{}
+	first  sync.Once
+}
+
+// Paths implements [openapi.Client].
+func (d *observedDocuments) Paths() (map[string]openapi.GroupVersion, error) {
+	paths, err := d.Client.Paths()
+	if err == nil {
+		d.first.Do(func() { close(d.listed) })
+	}
+	return paths, err
 }
 
 // Run implements [patch.TypeConverterManager].
 func (c *typeConverters) Run(ctx context.Context) {
+	defer close(c.ended)
 	select {
 	case <-c.needed:
 		c.upstream.Run(ctx)
@@ -37,17 +58,26 @@ func (c *typeConverters) Run(ctx context.Context) {
 	}
 }
 
-// firstListPoll and firstListTimeout are for the wait until upstream's manager has listed the documents for the first time.
 const (
-	firstListPoll    = 25 * time.Millisecond
+	// firstListTimeout limits the wait until the documents are listed for the first time.
 	firstListTimeout = 5 * time.Second
+	// takeUpPoll and takeUpTimeout are for the moment in which upstream's manager takes up what it has listed. A kind that
+	// has no document waits for as long, once.
+	takeUpPoll, takeUpTimeout = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
 // GetTypeConverter implements [patch.TypeConverterManager]. The first call waits until the documents are listed.
 func (c *typeConverters) GetTypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	c.first.Do(func() {
 		close(c.needed)
-		_ = wait.PollUntilContextTimeout(context.Background(), firstListPoll, firstListTimeout, false, func(context.Context) (listed bool, _ error) {
+		select {
+		case <-c.listed:
+		case <-c.ended:
+			return
+		case <-time.After(firstListTimeout):
+			return
+		}
+		_ = wait.PollUntilContextTimeout(context.Background(), takeUpPoll, takeUpTimeout, true, func(context.Context) (takenUp bool, _ error) {
 			return c.upstream.GetTypeConverter(kind) != nil, nil
 		})
 	})

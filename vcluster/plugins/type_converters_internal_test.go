@@ -62,9 +62,22 @@ func TestOpenAPIDocumentsAreListedOnceAPolicyNeedsThem(t *testing.T) {
 	})
 }
 
-// T8: a space that stops before it has such a policy waits for nothing.
+// T8: a space that stops before it has such a policy waits for nothing, and neither does a request that comes after that.
 func TestAStopEndsTheWaitForAPolicy(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	newTypeConverters(&documents{}).Run(ctx)
+	c := newTypeConverters(&documents{})
+	c.Run(ctx)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if c.GetTypeConverter(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}) != nil {
+			t.Error("a space that has ended has a converter")
+		}
+	}()
+	select {
+	case <-answered:
+	case <-time.After(firstListTimeout / 2):
+		t.Error("a request waits for a space that has ended")
+	}
 }
