@@ -71,7 +71,7 @@ func TestHostileALargeSchemaIsRefusedBeforeSQLiteReadsIt(t *testing.T) {
 			}
 			return all
 		},
-		"more tables than a page has room for": func() (all []string) {
+		"more tables than fit in a page": func() (all []string) {
 			for i := range 2000 {
 				all = append(all, fmt.Sprintf("CREATE TABLE t%d(a)", i))
 			}

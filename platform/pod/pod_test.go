@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// N4: the names of two spaces' objects differ, and leave room for what the host adds in labels of pods.
+// N4: the names of two spaces' objects differ, and are short enough for what the host adds in labels of pods.
 func TestNamesOfPodsAreShortAndNoTwoSpacesHaveTheSame(t *testing.T) {
 	space := rapid.Custom(func(t *rapid.T) string {
 		return rapid.StringMatching(`[a-z](-?-?-?[a-z0-9]){0,18}`).Draw(t, "start") + rapid.SampledFrom([]string{"", strings.Repeat("x", 30), "--a", "---a"}).Draw(t, "end")
