@@ -123,7 +123,8 @@ func (b *backend) Update(ctx context.Context, key string, value []byte, revision
 	return rev, kv, ok, err
 }
 
-// Delete behaves like etcd for a key that does not exist: with a revision, it reports that nothing was deleted.
+// Delete behaves like etcd for a key that does not exist: with a revision, it reports that nothing was deleted. If another
+// deletion comes first, kine returns what is left of the key, as if it were an object that is empty.
 func (b *backend) Delete(ctx context.Context, key string, revision int64) (int64, *kineserver.KeyValue, bool, error) {
 	if err := b.enter(); err != nil {
 		return 0, nil, false, err
@@ -133,6 +134,9 @@ func (b *backend) Delete(ctx context.Context, key string, revision int64) (int64
 	rev, kv, ok, err := b.LogStructured.Delete(ctx, key, revision)
 	if failed.err != nil {
 		return 0, nil, false, failed.err
+	}
+	if err == nil && !ok && kv != nil {
+		rev, kv, err = b.LogStructured.Get(ctx, key, 0, false)
 	}
 	if kv == nil && revision != 0 {
 		ok = false
