@@ -4,18 +4,24 @@
 package vcluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	"k8s.io/kubernetes/pkg/controlplane/controller/defaultservicecidr"
@@ -78,10 +84,30 @@ func newCore(
 			return nil
 		}),
 		server.AddPostStartHook("start-kubernetes-service-cidr-controller", func(hook genericapiserver.PostStartHookContext) error {
+			if err := ensureServiceRange(hook, client, c.ServiceIPRange); err != nil && hook.Err() == nil {
+				klog.FromContext(hook).Error(err, "Could not create the range of service addresses; Berth retries")
+			}
 			cidr.Start(hook) // returns when the range exists, without which services get no address
 			return nil
 		}),
 	)
+}
+
+// ensureServiceRange creates the ServiceCIDR of a new control plane. Upstream's controller would do so, too, but if its watch is
+// slow, it tries a second time at once, and records a warning in the space that the range is inconsistent.
+func ensureServiceRange(ctx context.Context, client kubernetes.Interface, of net.IPNet) error {
+	ranges := client.NetworkingV1().ServiceCIDRs()
+	_, err := ranges.Get(ctx, defaultservicecidr.DefaultServiceCIDRName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = ranges.Create(ctx, &networkingv1.ServiceCIDR{
+			ObjectMeta: metav1.ObjectMeta{Name: defaultservicecidr.DefaultServiceCIDRName},
+			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{of.String()}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the range of service addresses: %w", err)
+	}
+	return nil
 }
 
 // registries are those of one space: see [builtin.Space]. The registries of a group are created at their first use.
