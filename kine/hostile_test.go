@@ -4,6 +4,7 @@
 package kine_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/kine/hub"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 func openFor(t *testing.T, a *bounds.Account) *kine.Store {
@@ -317,5 +319,44 @@ func TestHostileManyWatchesThatBeginWithAListStayWithinTheBudget(t *testing.T) {
 	wg.Wait()
 	if used := a.Used(bounds.WatchBytes); used != 0 {
 		t.Errorf("%d bytes are accounted once all was read", used)
+	}
+}
+
+// L3, T9: a store that comes from a pod may have been written by a tenant. A row that is longer than any of the API server's is
+// not read: a few requests for it would take the memory of all spaces.
+func TestHostileARowThatIsTooLongIsNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s, err := kine.Open(t.Context(), kine.Options{Path: path, Name: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, "/registry/configmaps/short", "1")
+	create(t, s, "/registry/configmaps/long", "2")
+	create(t, s, "/registry/configmaps/large", strings.Repeat("x", 1<<20))
+	closeStore(t, s)
+	db, err := sql.Open("sqlite3", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE kine SET value = zeroblob(?) WHERE name = '/registry/configmaps/long'", sqlite.LongestRow+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = kine.Open(t.Context(), kine.Options{Path: path, Name: "demo"}); err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	if resp, err := s.Client().Kubernetes.Get(t.Context(), "/registry/configmaps/long", kubernetes.GetOptions{}); err == nil {
+		t.Errorf("a row of %d MiB is read: %d bytes", sqlite.LongestRow>>20, len(resp.KV.Value))
+	} else if !strings.Contains(err.Error(), "too big") {
+		t.Errorf("a row that is too long: %v", err)
+	}
+	if got := value(t, s, "/registry/configmaps/short"); got != "1" {
+		t.Errorf("another row: %q", got)
+	}
+	if got := value(t, s, "/registry/configmaps/large"); len(got) != 1<<20 {
+		t.Errorf("a large row, as clients write it: %d bytes", len(got))
 	}
 }

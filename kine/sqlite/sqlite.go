@@ -74,10 +74,16 @@ const (
 // connector opens connections to one file.
 type connector struct{ dsn string }
 
+// LongestRow is how many bytes a row may have. A client may write values of up to 1.5 MiB, and a row may have two, with the
+// value before.
+const LongestRow = 16 << 20
+
 // Connect implements [driver.Connector]. A file may be from somebody who isn't trusted: its schema may use only functions
-// without side effects, and pages are checked when they are read (https://sqlite.org/security.html).
+// without side effects, pages are checked when they are read, and no row is longer than a store's
+// (https://sqlite.org/security.html).
 func (c connector) Connect(context.Context) (driver.Conn, error) {
 	driver := &sqlite3.SQLiteDriver{ConnectHook: func(conn *sqlite3.SQLiteConn) error {
+		conn.SetLimit(sqlite3.SQLITE_LIMIT_LENGTH, LongestRow)
 		_, err := conn.Exec("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON", nil)
 		return err
 	}}
