@@ -4,8 +4,7 @@
 package plugins
 
 import (
-	"context"
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,70 +13,100 @@ import (
 	"k8s.io/client-go/openapi"
 )
 
-// documents has one document, and counts how often the documents are listed.
-type documents struct{ lists atomic.Int64 }
+// documents has a document for each of some API groups, and counts how often the documents are listed.
+type documents struct {
+	lists  int
+	groups []string
+	hash   string // of the documents
+}
 
 func (d *documents) Paths() (map[string]openapi.GroupVersion, error) {
-	d.lists.Add(1)
-	return map[string]openapi.GroupVersion{"apis/example.com/v1": document{}}, nil
+	d.lists++
+	paths := map[string]openapi.GroupVersion{"version": document{}, "apis": document{}}
+	for _, group := range d.groups {
+		paths["apis/"+group+"/v1"] = document{group, d.hash}
+	}
+	return paths, nil
 }
 
-type document struct{}
+type document struct{ group, hash string }
 
-func (document) Schema(string) ([]byte, error) {
-	return []byte(`{"components": {"schemas": {"com.example.v1.Thing": {"type": "object",
-		"x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Thing"}]}}}}`), nil
+func (d document) Schema(string) ([]byte, error) {
+	return fmt.Appendf(nil, `{"components": {"schemas": {"com.example.v1.Thing": {"type": "object",
+		"x-kubernetes-group-version-kind": [{"group": %q, "version": "v1", "kind": "Thing"}]}}}}`, d.group), nil
 }
-func (document) ServerRelativeURL() string { return "/openapi/v3/apis/example.com/v1?hash=1" }
 
-// L3, T8: a space without mutating policies doesn't list its OpenAPI documents. The first policy that changes an object has
-// a converter at once, and the documents are listed from then on, as they may change.
-func TestOpenAPIDocumentsAreListedOnceAPolicyNeedsThem(t *testing.T) {
+func (d document) ServerRelativeURL() string {
+	return "/openapi/v3/apis/" + d.group + "/v1?hash=" + d.hash
+}
+
+func thing(group string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"}
+}
+
+// L3, T8: a space lists its OpenAPI documents only when a policy changes an object, and not more often than every few seconds.
+// Such a policy has a converter at once, also for a kind that is new, and another one when the document has changed.
+func TestOpenAPIDocumentsAreListedWhenAPolicyNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		listed := &documents{}
-		c := newTypeConverters(listed)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			c.Run(ctx)
-		}()
+		d := &documents{groups: []string{"example.com"}, hash: "1"}
+		c := newTypeConverters(d)
+		c.Run(t.Context())
 		<-time.After(time.Hour)
-		if n := listed.lists.Load(); n != 0 {
-			t.Errorf("without a policy, they are listed %d times in an hour", n)
+		if d.lists != 0 {
+			t.Errorf("without a policy, they are listed %d times", d.lists)
 		}
-		thing := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
-		for _, use := range []string{"first", "second"} {
-			if c.GetTypeConverter(thing) == nil {
-				t.Errorf("the %s policy has no converter", use)
+		first := c.GetTypeConverter(thing("example.com"))
+		for range 100 {
+			if again := c.GetTypeConverter(thing("example.com")); again == nil || again != first {
+				t.Fatal("a policy has no converter, or another one each time")
 			}
 		}
-		before := listed.lists.Load()
-		<-time.After(time.Minute)
-		if n := listed.lists.Load() - before; n < 10 || n > 15 {
-			t.Errorf("once a policy needs them, they are listed %d times in a minute", n)
+		if d.lists != 1 {
+			t.Errorf("for many requests in a moment, they are listed %d times", d.lists)
 		}
-		stop()
-		<-ended
+		d.groups = append(d.groups, "new.example.com")
+		<-time.After(newDocumentsAge)
+		if c.GetTypeConverter(thing("new.example.com")) == nil {
+			t.Error("a new kind has no converter")
+		}
+		d.hash = "2"
+		<-time.After(documentsAge)
+		if c.GetTypeConverter(thing("example.com")) == first {
+			t.Error("a changed kind has the old converter")
+		}
+		before := d.lists
+		if <-time.After(time.Hour); d.lists != before {
+			t.Errorf("after that, they are listed %d times without a request", d.lists-before)
+		}
 	})
 }
 
-// T8: a space that stops before it has such a policy waits for nothing, and neither does a request that comes after that.
-func TestAStopEndsTheWaitForAPolicy(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	c := newTypeConverters(&documents{})
-	c.Run(ctx)
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		if c.GetTypeConverter(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}) != nil {
-			t.Error("a space that has ended has a converter")
+// L3: a tenant who creates and deletes definitions doesn't make a space keep what was made for them.
+func TestHostileConvertersOfDeletedKindsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &documents{}
+		c := newTypeConverters(d)
+		for i := range 20 {
+			d.groups = []string{fmt.Sprintf("a%d.example.com", i), fmt.Sprintf("b%d.example.com", i)}
+			<-time.After(documentsAge)
+			for _, group := range d.groups {
+				if c.GetTypeConverter(thing(group)) == nil {
+					t.Fatalf("%s has no converter", group)
+				}
+			}
+			if len(c.made) > len(d.groups) {
+				t.Fatalf("it keeps %d converters for %d groups", len(c.made), len(d.groups))
+			}
 		}
-	}()
-	select {
-	case <-answered:
-	case <-time.After(firstListTimeout / 2):
-		t.Error("a request waits for a space that has ended")
-	}
+		for i := range 5 * mostConverters {
+			d.groups = append(d.groups, fmt.Sprintf("c%d.example.com", i))
+		}
+		<-time.After(documentsAge)
+		for _, group := range d.groups {
+			c.GetTypeConverter(thing(group))
+		}
+		if len(c.made) != mostConverters {
+			t.Errorf("it keeps %d converters, want %d", len(c.made), mostConverters)
+		}
+	})
 }
