@@ -360,3 +360,53 @@ func TestHostileARowThatIsTooLongIsNotRead(t *testing.T) {
 		t.Errorf("a large row, as clients write it: %d bytes", len(got))
 	}
 }
+
+// L3, T9: a store that comes from a pod may have an index that says something else than its table, so that the queries of the process
+// of all spaces take as long as a tenant likes. What an open store is checked for doesn't show that.
+func TestHostileAReceivedStoreWithAFalseIndexIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s, err := kine.Open(t.Context(), kine.Options{Path: path, Name: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, "/registry/configmaps/a", "1")
+	closeStore(t, s)
+	if err := kine.CheckReceived(t.Context(), path); err != nil {
+		t.Fatalf("a sound store: %v", err)
+	}
+	// Each on a connection of its own, as SQLite reads the schema once.
+	var page int
+	var statement string
+	on := func(do func(*sql.DB) error) {
+		t.Helper()
+		db, err := sql.Open("sqlite3", "file:"+path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.SetMaxOpenConns(1)
+		if err := errors.Join(do(db), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec := func(db *sql.DB, statement string, args ...any) error {
+		_, err := db.Exec(statement, args...)
+		return err
+	}
+	on(func(db *sql.DB) error {
+		return errors.Join(db.QueryRow("SELECT rootpage, sql FROM sqlite_schema WHERE name = 'kine_name_id_index'").Scan(&page, &statement),
+			exec(db, "PRAGMA writable_schema=ON"), exec(db, "DELETE FROM sqlite_schema WHERE name = 'kine_name_id_index'"))
+	})
+	on(func(db *sql.DB) error {
+		return exec(db, "UPDATE kine SET name = '/registry/configmaps/b' WHERE name = '/registry/configmaps/a'")
+	})
+	on(func(db *sql.DB) error {
+		return errors.Join(exec(db, "PRAGMA writable_schema=ON"),
+			exec(db, "INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ('index', 'kine_name_id_index', 'kine', ?, ?)", page, statement))
+	})
+	if err := sqlite.Examine(t.Context(), path); err != nil {
+		t.Errorf("the quick check: %v", err)
+	}
+	if err := kine.CheckReceived(t.Context(), path); !errors.Is(err, sqlite.ErrDamaged) {
+		t.Errorf("a false index: %v", err)
+	}
+}

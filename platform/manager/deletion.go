@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -172,6 +173,9 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 	}
 	if err := errors.Join(removeIfThere(datadir.Kubeconfig(m.config.DataDir, name)), removeAll(datadir.Dedicated(m.config.DataDir, name))); err != nil {
 		return "", fmt.Errorf("delete the files of space %s: %w", name, err)
+	}
+	if err := removeIfThere(filepath.Join(datadir.Space(m.config.DataDir, name), receivedFile)); err != nil { // it has been checked
+		return "", err
 	}
 	return "", datadir.MoveAway(m.config.DataDir, name, d.policy == v1alpha1.DeletionRetain)
 }

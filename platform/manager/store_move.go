@@ -108,6 +108,9 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 		if err := p.CopyStore(ctx, store, m.mostOfStore(name)); err != nil {
 			return err
 		}
+		if err := kine.CheckReceived(ctx, store); err != nil {
+			return fmt.Errorf("check the store of space %s from its pod: %w", name, err)
+		}
 		if err := snapshot.Place(store, dir, scratch); err != nil {
 			return fmt.Errorf("take the store of space %s: %w", name, err)
 		}
