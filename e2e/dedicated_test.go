@@ -195,3 +195,42 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 	}
 	return children
 }
+
+// T9, S3: of two spaces that are set to Dedicated at once, and only one of which may be, one moves. The other one serves as before,
+// and says why it hasn't moved.
+func TestTwoSpacesForTheLastPlaceBothServe(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--space", "one,two", "--dedicated-max", "1")
+	host := b.host(t)
+	isolate := func(how string) {
+		t.Helper()
+		host.kubectl(t, "patch", "spaces", "one", "two", "--type=merge", "-p", `{"spec": {"isolation": "`+how+`"}}`)
+	}
+	isolation := func() string {
+		return host.kubectl(t, "get", "spaces", "one", "two", "-o", "jsonpath={.items[*].status.isolation}")
+	}
+	for round := range 3 {
+		isolate("Dedicated")
+		eventually(t, func() error {
+			moved := isolation()
+			if moved != "Dedicated Shared" && moved != "Shared Dedicated" {
+				return fmt.Errorf("the spaces are %s", moved)
+			}
+			stays := map[bool]string{true: "two", false: "one"}[strings.HasPrefix(moved, "Dedicated")]
+			if ready := readyOf(t, host, stays); !strings.Contains(ready, "--dedicated-max") {
+				return fmt.Errorf("space %s is %q", stays, ready)
+			}
+			return nil
+		})
+		for _, name := range []string{"one", "two"} {
+			b.space(t, name).kubectl(t, "create", "configmap", fmt.Sprintf("round-%d", round))
+		}
+		isolate("Shared")
+		eventually(t, func() error {
+			if now := isolation(); now != "Shared Shared" {
+				return fmt.Errorf("the spaces are %s", now)
+			}
+			return nil
+		})
+	}
+}

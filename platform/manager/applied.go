@@ -193,12 +193,21 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 	}
 	before, readErr := readApplied(datadir.Space(m.config.DataDir, name))
 	if want.Spec.Isolation == v1alpha1.Dedicated && !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
-		if !want.Outgrown || before == nil || before.Outgrown {
+		if before == nil || before.Outgrown || before.Spec.Isolation == v1alpha1.Dedicated {
 			return false, m.tooManyDedicated()
 		}
 		// Other spaces took the last places since this was decided. It has not moved yet, and continues as it was.
-		want = &applied{Generation: want.Generation, Spec: *want.Spec.DeepCopy()}
-		want.Spec.Isolation, err = v1alpha1.Shared, m.tooManyDedicated()
+		err = m.tooManyDedicated()
+		if want.Outgrown {
+			want = &applied{Generation: want.Generation, Spec: *want.Spec.DeepCopy()}
+			want.Spec.Isolation = v1alpha1.Shared
+		} else {
+			var errs field.ErrorList
+			if settings, errs = m.config.Specs.Read(&before.Spec, field.NewPath("spec")); len(errs) > 0 {
+				return false, &invalidSpec{errs}
+			}
+			want = before
+		}
 	}
 	if readErr != nil || before == nil || before.Generation != want.Generation || before.Outgrown != want.Outgrown || !equality.Semantic.DeepEqual(before.Spec, want.Spec) {
 		if err := want.write(datadir.Space(m.config.DataDir, name)); err != nil {
