@@ -73,7 +73,8 @@ type Manager struct {
 	snapshots        *snapshots
 	changes          changes
 	deletions        deletions
-	transfers        transfers
+	transfers        transfers // of stores out of pods
+	restores         transfers // into pods, which pods that don't hand out their stores must not hold up
 	// withinShare has since when spaces have been within their share, each a time.Time, by name.
 	withinShare sync.Map
 	started     time.Time

@@ -68,7 +68,7 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	s := &snapshots{
 		buckets: buckets, schedule: config.Schedule,
 		changes: &m.changes, shard: m.shard, dataDir: m.config.DataDir, logger: m.logger, ensure: m.ensureObject, checkOwn: m.checkOwn,
-		elsewhere: m.elsewhere, pods: m.pods != nil, transfers: &m.transfers,
+		elsewhere: m.elsewhere, pods: m.pods != nil, transfers: &m.restores,
 	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
