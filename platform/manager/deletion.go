@@ -11,7 +11,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -48,7 +47,12 @@ type deletion struct {
 	copied  bool         // the final snapshot has been taken
 	// announced says that the status tells that the store comes from the pod.
 	announced bool
-	policy    v1alpha1.DeletionPolicy
+	// fetchAfter is when the store is requested from the pod again, because that has failed with unfetched. fetchPause grows, so
+	// that a pod that doesn't hand out its store leaves the transfers to others.
+	fetchAfter time.Time
+	fetchPause wait.Backoff
+	unfetched  error
+	policy     v1alpha1.DeletionPolicy
 }
 
 // Delete starts to delete a space: what it runs on the host, its store, its keys, and its credentials. The policy says
@@ -174,9 +178,6 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 	if err := errors.Join(removeIfThere(datadir.Kubeconfig(m.config.DataDir, name)), removeAll(datadir.Dedicated(m.config.DataDir, name))); err != nil {
 		return "", fmt.Errorf("delete the files of space %s: %w", name, err)
 	}
-	if err := removeIfThere(filepath.Join(datadir.Space(m.config.DataDir, name), receivedFile)); err != nil { // it has been checked
-		return "", err
-	}
 	return "", datadir.MoveAway(m.config.DataDir, name, d.policy == v1alpha1.DeletionRetain)
 }
 
@@ -229,7 +230,8 @@ func (d *deletions) begin(name string, begin func() (end func(), err error)) (*d
 	}
 	one := &deletion{
 		end: end, since: time.Now(), message: "the space is being stopped",
-		pause: wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: math.MaxInt32, Cap: 5 * time.Second},
+		pause:      wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: math.MaxInt32, Cap: 5 * time.Second},
+		fetchPause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Minute},
 	}
 	if d.of == nil {
 		d.of = map[string]*deletion{}

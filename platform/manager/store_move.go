@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/fsutil"
@@ -108,7 +109,8 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 		if err := p.CopyStore(ctx, store, m.mostOfStore(name)); err != nil {
 			return err
 		}
-		if err := kine.CheckReceived(ctx, store); err != nil {
+		// A deletion doesn't open the store, and a damaged one is worth keeping, too.
+		if err := m.checkReceived(ctx, name, store); err != nil {
 			return fmt.Errorf("check the store of space %s from its pod: %w", name, err)
 		}
 		if err := snapshot.Place(store, dir, scratch); err != nil {
@@ -166,6 +168,9 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 		d.announced = true
 		return "the pod of the space sends its store; " + giveUp, nil
 	}
+	if time.Now().Before(d.fetchAfter) {
+		return fmt.Sprintf("%s; Berth tries again at %s; %s", d.unfetched, d.fetchAfter.UTC().Format(time.TimeOnly+" MST"), giveUp), nil
+	}
 	end, err := m.transfers.begin(name)
 	if err != nil {
 		d.announced = false
@@ -186,8 +191,16 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 	case errors.Is(context.Cause(transfer), errGivenUp):
 		return errGivenUp.Error(), nil
 	default:
+		d.unfetched, d.fetchAfter = err, time.Now().Add(d.fetchPause.Step())
 		return "", fmt.Errorf("%w; if the pod was started again after its token had expired, restart Berth, which gives it another one; %s", err, giveUp)
 	}
+}
+
+func (m *Manager) checkReceived(ctx context.Context, name, store string) error {
+	if m.deletions.has(name) {
+		return nil
+	}
+	return kine.CheckReceived(ctx, store)
 }
 
 // receivedFile is in the directory of a space that is being deleted if its store came from its pod, which somebody may have

@@ -81,6 +81,42 @@ func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
 	takeAll(t, m.Manager)() // it has given its place back
 }
 
+// S3: a pod that fails to hand out its store is asked for it again after a pause that grows, and holds up no other meanwhile.
+func TestAFailedTransferIsFollowedByAPause(t *testing.T) {
+	m := newMovable(t)
+	before := &applied{Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}}
+	if err := errors.Join(m.moveStoreToPod(t.Context(), "moved", m.pod), before.write(datadir.Space(m.config.DataDir, "moved"))); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	m.pods = &dedicatedPods{}
+	m.env = Environment{Endpoint: func(space string) string { return "https://berth/spaces/" + space }}
+	m.access = hostaccess.New(nil, func() (*clientcmdapi.Cluster, error) { tries++; return nil, errors.New("the pod is not to be had") }, clock.RealClock{})
+	d, err := m.deletions.begin("moved", func() (func(), error) { return func() {}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.policy, d.announced = v1alpha1.DeletionRetain, true
+	if _, err := m.fetchStoreToDelete(t.Context(), "moved", d); err == nil {
+		t.Fatal("it did not fail")
+	}
+	for range 3 {
+		left, err := m.fetchStoreToDelete(t.Context(), "moved", d)
+		if err != nil || !strings.Contains(left, "not to be had; Berth tries again at ") || !strings.Contains(left, giveUp) {
+			t.Errorf("after a failure: %q (%v)", left, err)
+		}
+	}
+	if tries != 1 {
+		t.Errorf("it was tried %d times at once", tries)
+	}
+	first := time.Until(d.fetchAfter)
+	d.fetchAfter = time.Time{}
+	if _, err := m.fetchStoreToDelete(t.Context(), "moved", d); err == nil || time.Until(d.fetchAfter) <= first {
+		t.Errorf("after the next failure (%v), the pause is %s, and was %s", err, time.Until(d.fetchAfter), first)
+	}
+	takeAll(t, m.Manager)()
+}
+
 // S3: a restore that a dedicated space's process does holds up no restore of another space.
 func TestARestoreInASlowPodHoldsUpNoOther(t *testing.T) {
 	var all transfers
