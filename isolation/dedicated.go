@@ -87,7 +87,10 @@ func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 	watch := []string{"list", "watch"}
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, ResourceNames: []string{"kubernetes"}, Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get"}},
+	}
+	if syncOptions.On(resources.Volumes) {
+		rules[1].Verbs = append(rules[1].Verbs, watch...)
 	}
 	for _, r := range resources.Table() {
 		isClass := r.InCluster && !r.Extension && (r.Class || r.Direction == resources.ToHost) // the host's, or tenants' own

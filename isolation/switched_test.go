@@ -93,13 +93,13 @@ func TestRightsFollowWhatIsSwitchedOff(t *testing.T) {
 		inSpace("create", networking, "ingresses"), inSpace("update", networking, "ingresses"), inSpace("create", networking, "networkpolicies"),
 		inSpace("create", "", "configmaps"), inSpace("watch", networking, "networkpolicies"), inSpace("watch", "", "configmaps"),
 		{"list", networking, "ingresses", ""}, {"watch", networking, "ingressclasses", ""}, {"list", "storage.k8s.io", "storageclasses", ""},
-		{"list", "scheduling.k8s.io", "priorityclasses", ""}, {"list", "node.k8s.io", "runtimeclasses", ""},
+		{"list", "", "persistentvolumes", ""}, {"list", "scheduling.k8s.io", "priorityclasses", ""}, {"list", "node.k8s.io", "runtimeclasses", ""},
 	}
 	always := []right{
 		inSpace("delete", networking, "ingresses"), inSpace("delete", networking, "networkpolicies"), inSpace("delete", "", "configmaps"),
 		inSpace("list", networking, "networkpolicies"), inSpace("list", "", "configmaps"), inSpace("create", "", "pods"), inSpace("create", "", "secrets"), inSpace("watch", "", "secrets"),
 	}
-	off := parse("ingresses=off", "networkpolicies=off", "configmaps=off", "ingressclasses=off", "storageclasses=off", "priorityclasses=off", "runtimeclasses=off")
+	off := parse("ingresses=off", "networkpolicies=off", "configmaps=off", "ingressclasses=off", "storageclasses=off", "priorityclasses=off", "runtimeclasses=off", "persistentvolumes=off")
 	for i, options := range []resources.SyncOptions{parse(), off, parse()} {
 		on := i != 1
 		if err := isolation.Apply(t.Context(), c, translate.Space{Name: "switched"}, nil, isolation.Syncing(options), isolation.Dedicated(options)); err != nil {
