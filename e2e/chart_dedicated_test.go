@@ -86,6 +86,7 @@ func checkMoves(t *testing.T, host *cluster) {
 	inBerth("restore", "chart-e", "--from", "file:///tmp/snapshots")
 	check()
 	isolate("Shared")
+	host.kubectl(t, "annotate", "space", "chart-e", "berth.dev/trust-dedicated=true")
 	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(release).Get, "berth-chart-e-dedicated")
 	awaitGone(t, "the claim", host.CoreV1().PersistentVolumeClaims(release).Get, "data-berth-chart-e-dedicated-0")
 	check()

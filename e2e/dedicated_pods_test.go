@@ -43,6 +43,18 @@ func (p *podProcess) run(t *testing.T) {
 	p.running = spawn(t, "dedicated", "--config", filepath.Join(p.secret, "config.json"))
 }
 
+// runAgain has the process run with another configuration than before, as a StatefulSet does when that changes.
+func (p *podProcess) runAgain(t *testing.T) {
+	t.Helper()
+	await(t, p.host.CoreV1().Secrets(podsRelease).Get, "berth-"+p.space+"-dedicated", func(secret *corev1.Secret) error {
+		if string(secret.Data["config.json"]) == p.configuration {
+			return errors.New("the configuration of the pod is the one before")
+		}
+		return nil
+	})
+	p.run(t)
+}
+
 func (p *podProcess) end() {
 	if p.running != nil {
 		_ = p.running.Kill()
@@ -107,7 +119,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 	kept := must(space.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{}))(t)
 	before := space.run(t, "default", newPod("stays"))
 	stored := filepath.Join(b.dir, "spaces", "moved", "store.db")
-	checkHeld := func(t *testing.T) {
+	checkKept := func(t *testing.T) {
 		t.Helper()
 		eventually(t, func() error {
 			still, err := space.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
@@ -116,6 +128,10 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 			}
 			return err
 		})
+	}
+	checkHeld := func(t *testing.T) {
+		t.Helper()
+		checkKept(t)
 		if now := space.awaitRunning(t, "default", "stays"); now.UID != before.UID {
 			t.Errorf("the space has another pod")
 		}
@@ -186,8 +202,26 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 		space = b.space(t, "moved")
 		checkHeld(t)
 	})
+	const untrusted = "annotate the Space with berth.dev/trust-dedicated=true"
+	t.Run("stays in its pod until the admin trusts it, with the rest of the new spec", func(t *testing.T) {
+		host.kubectl(t, "patch", "space", "moved", "--type", "merge", "--patch", `{"spec": {"isolation": "Shared", "quota": {"pods": "7"}}}`)
+		p.runAgain(t)
+		awaitReady(t, host, "moved", untrusted)
+		eventually(t, func() error {
+			quota := host.kubectl(t, "get", "resourcequota", "-n", "berth-moved", "-o", "jsonpath={.items[*].spec.hard.pods}")
+			return expect("the quota of the host", strings.TrimSpace(quota), "7")
+		})
+		checkHeld(t)
+		if _, err := os.Stat(stored); !os.IsNotExist(err) {
+			t.Errorf("the platform has the store: %v", err)
+		}
+		now := host.kubectl(t, "get", "space", "moved", "-o", "jsonpath={.status.isolation} {.status.observedGeneration} {.metadata.generation}")
+		if fields := strings.Fields(now); len(fields) != 3 || fields[0] != "Dedicated" || fields[1] == fields[2] {
+			t.Errorf("isolation and generations: %s", now)
+		}
+	})
 	t.Run("comes back", func(t *testing.T) {
-		isolate("Shared")
+		host.kubectl(t, "annotate", "space", "moved", "berth.dev/trust-dedicated=true")
 		b.crash(t) // at any point of the way back
 		serve()
 		eventually(t, func() error {
@@ -197,7 +231,8 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 		checkHeld(t)
 		checkNoPod(t, host)
 	})
-	t.Run("is deleted with its pod", func(t *testing.T) {
+	moveToPod := func(t *testing.T) {
+		t.Helper()
 		isolate("Dedicated")
 		p.run(t)
 		eventually(t, func() error {
@@ -206,7 +241,24 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 			}
 			return nil
 		})
+	}
+	t.Run("is retained, and not opened until the admin trusts it", func(t *testing.T) {
+		moveToPod(t)
 		checkHeld(t)
+		host.kubectl(t, "patch", "space", "moved", "--type", "merge", "--patch", `{"spec": {"deletionPolicy": "Retain"}}`)
+		host.kubectl(t, "delete", "space", "moved", "--wait=false")
+		p.runAgain(t)
+		host.kubectl(t, "wait", "--for=delete", "space/moved", "--timeout=120s")
+		host.apply(t, spaceObject("moved", `{platformName: `+podsRelease+`}`))
+		awaitReady(t, host, "moved", "False", untrusted)
+		host.kubectl(t, "annotate", "space", "moved", "berth.dev/trust-dedicated=true")
+		awaitReady(t, host, "moved", "True")
+		space = b.space(t, "moved")
+		checkKept(t)
+	})
+	t.Run("is deleted with its pod", func(t *testing.T) {
+		moveToPod(t)
+		checkKept(t)
 		host.kubectl(t, "delete", "space", "moved", "--wait", "--timeout=120s")
 		checkNoPod(t, host)
 		if left := traces(t, host, b.dir, "moved"); len(left) > 0 {

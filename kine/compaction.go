@@ -74,7 +74,9 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	l.compacted.Store(revision)
 	defer func() { err = errors.Join(l.health.see(err), l.loadCompacted(context.WithoutCancel(ctx))) }()
 	for from < revision {
-		from = min(from+compactBatch, revision)
+		if from, err = l.nextBatch(ctx, from, revision); err != nil {
+			return fmt.Errorf("compact to %d: %w", revision, err)
+		}
 		if err := l.compactBatch(ctx, from); err != nil {
 			return fmt.Errorf("compact to %d: %w", from, err)
 		}
@@ -83,6 +85,20 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	err = vacuum(ctx, w.db, w.budget)
 	l.compactions.Add(1)
 	return errors.Join(err, sqlite.Checkpoint(ctx, w.db))
+}
+
+// nextBatch returns up to which revision the batch of a compaction goes that comes after from. Where revisions are missing, it
+// begins with the next one that is there: a restored store continues 10^9 revisions later, and one that was received from a
+// pod may continue anywhere.
+func (l *eventLog) nextBatch(ctx context.Context, from, revision int64) (int64, error) {
+	var first int64
+	if err := l.d.committer.db.QueryRowContext(ctx, "SELECT COALESCE(MIN(id), ?) FROM kine WHERE id > ?", revision, from).Scan(&first); err != nil {
+		return 0, err
+	}
+	if first >= revision || revision-first < compactBatch {
+		return revision, nil
+	}
+	return max(first, 1) + compactBatch - 1, nil
 }
 
 // forgetHistory compacts a store that has just rejected a write. It reports whether the store may have free space now,

@@ -4,7 +4,6 @@
 package kine_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,7 +19,6 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/kine/hub"
-	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 func openFor(t *testing.T, a *bounds.Account) *kine.Store {
@@ -319,94 +317,5 @@ func TestHostileManyWatchesThatBeginWithAListStayWithinTheBudget(t *testing.T) {
 	wg.Wait()
 	if used := a.Used(bounds.WatchBytes); used != 0 {
 		t.Errorf("%d bytes are accounted once all was read", used)
-	}
-}
-
-// L3, T9: a store that comes from a pod may have been written by a tenant. A row that is longer than any of the API server's is
-// not read: a few requests for it would take the memory of all spaces.
-func TestHostileARowThatIsTooLongIsNotRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := kine.Open(t.Context(), kine.Options{Path: path, Name: "demo"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	create(t, s, "/registry/configmaps/short", "1")
-	create(t, s, "/registry/configmaps/long", "2")
-	create(t, s, "/registry/configmaps/large", strings.Repeat("x", 1<<20))
-	closeStore(t, s)
-	db, err := sql.Open("sqlite3", "file:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec("UPDATE kine SET value = zeroblob(?) WHERE name = '/registry/configmaps/long'", sqlite.LongestRow+1); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err = kine.Open(t.Context(), kine.Options{Path: path, Name: "demo"}); err != nil {
-		t.Fatal(err)
-	}
-	defer closeStore(t, s)
-	if resp, err := s.Client().Kubernetes.Get(t.Context(), "/registry/configmaps/long", kubernetes.GetOptions{}); err == nil {
-		t.Errorf("a row of %d MiB is read: %d bytes", sqlite.LongestRow>>20, len(resp.KV.Value))
-	} else if !strings.Contains(err.Error(), "too big") {
-		t.Errorf("a row that is too long: %v", err)
-	}
-	if got := value(t, s, "/registry/configmaps/short"); got != "1" {
-		t.Errorf("another row: %q", got)
-	}
-	if got := value(t, s, "/registry/configmaps/large"); len(got) != 1<<20 {
-		t.Errorf("a large row, as clients write it: %d bytes", len(got))
-	}
-}
-
-// L3, T9: a store that comes from a pod may have an index that says something else than its table, so that the queries of the process
-// of all spaces take as long as a tenant likes. What an open store is checked for doesn't show that.
-func TestHostileAReceivedStoreWithAFalseIndexIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := kine.Open(t.Context(), kine.Options{Path: path, Name: "demo"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	create(t, s, "/registry/configmaps/a", "1")
-	closeStore(t, s)
-	if err := kine.CheckReceived(t.Context(), path); err != nil {
-		t.Fatalf("a sound store: %v", err)
-	}
-	// Each on a connection of its own, as SQLite reads the schema once.
-	var page int
-	var statement string
-	on := func(do func(*sql.DB) error) {
-		t.Helper()
-		db, err := sql.Open("sqlite3", "file:"+path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		db.SetMaxOpenConns(1)
-		if err := errors.Join(do(db), db.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec := func(db *sql.DB, statement string, args ...any) error {
-		_, err := db.Exec(statement, args...)
-		return err
-	}
-	on(func(db *sql.DB) error {
-		return errors.Join(db.QueryRow("SELECT rootpage, sql FROM sqlite_schema WHERE name = 'kine_name_id_index'").Scan(&page, &statement),
-			exec(db, "PRAGMA writable_schema=ON"), exec(db, "DELETE FROM sqlite_schema WHERE name = 'kine_name_id_index'"))
-	})
-	on(func(db *sql.DB) error {
-		return exec(db, "UPDATE kine SET name = '/registry/configmaps/b' WHERE name = '/registry/configmaps/a'")
-	})
-	on(func(db *sql.DB) error {
-		return errors.Join(exec(db, "PRAGMA writable_schema=ON"),
-			exec(db, "INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES ('index', 'kine_name_id_index', 'kine', ?, ?)", page, statement))
-	})
-	if err := sqlite.Examine(t.Context(), path); err != nil {
-		t.Errorf("the quick check: %v", err)
-	}
-	if err := kine.CheckReceived(t.Context(), path); !errors.Is(err, sqlite.ErrDamaged) {
-		t.Errorf("a false index: %v", err)
 	}
 }

@@ -171,9 +171,3 @@ func advanceIn(ctx context.Context, db *sql.DB, past int64) error {
 	}
 	return tx.Commit()
 }
-
-// CheckReceived checks a store that comes from somebody who isn't trusted, and that nobody writes to: its schema, its pages, and that
-// its indexes have what its table has. It reads the whole file, until ctx ends.
-func CheckReceived(ctx context.Context, path string) error {
-	return sqlite.CheckWhole(ctx, path, "integrity_check")
-}

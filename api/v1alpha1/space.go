@@ -72,7 +72,8 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a space stays with its platform; create another one there, and restore a snapshot as it"
 	PlatformName string `json:"platformName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
-	// Defaults to Shared.
+	// Defaults to Shared. In a cluster, a space goes back to Shared only with the annotation berth.dev/trust-dedicated=true,
+	// because its store comes from its pod.
 	// +optional
 	// +default="Shared"
 	Isolation Isolation `json:"isolation,omitempty"`

@@ -38,7 +38,7 @@ func Examine(ctx context.Context, path string) (err error) {
 	if n := SizeOf(path + "-journal"); n > 0 {
 		return fmt.Errorf("%w: it has a rollback journal beside it, which no space leaves; restore it from a backup", ErrDamaged)
 	}
-	params := examineAtRestParams
+	params := AtRestParams
 	if n := SizeOf(path + "-wal"); n > 0 {
 		params = examineWithLogParams
 		if err := examineLog(path + "-wal"); err != nil {

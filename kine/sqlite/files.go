@@ -36,7 +36,7 @@ func CheckWhole(ctx context.Context, path, check string) error {
 	if err := ExamineHeader(path); err != nil {
 		return err
 	}
-	db := OpenOne(path, examineAtRestParams)
+	db := OpenOne(path, AtRestParams)
 	defer db.Close()
 	if err := examineTable(ctx, db); err != nil {
 		return err

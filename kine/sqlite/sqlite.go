@@ -29,9 +29,9 @@ const (
 	WriterParams  = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_cache_size=-1024&_stmt_cache_size=8"
 	ReaderParams  = "mode=ro&cache=private&_busy_timeout=10000&_cache_size=-512&_stmt_cache_size=16"
 	CreatorParams = WriterParams + "&_auto_vacuum=incremental"
-	// A file at rest is examined as it lies, without locks and without files beside it. A log left by a kill makes that
-	// impossible: it holds pages newer than the file's.
-	examineAtRestParams  = "mode=ro&cache=private&immutable=1"
+	// AtRestParams are for a file at rest, which is examined as it lies, without locks and without files beside it. A log
+	// left by a kill makes that impossible: it holds pages newer than the file's.
+	AtRestParams         = "mode=ro&cache=private&immutable=1"
 	examineWithLogParams = "mode=ro&cache=private"
 )
 

@@ -157,7 +157,7 @@ func (m *Manager) want(object *v1alpha1.Space) (*applied, *specs.Settings, error
 }
 
 // run gives a space that has none its place, asleep. It changes nothing on the host.
-func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
+func (m *Manager) run(ctx context.Context, object *v1alpha1.Space) (isNew bool, err error) {
 	name := object.Name
 	if m.applied.get(name) != nil {
 		return false, nil
@@ -166,11 +166,11 @@ func (m *Manager) run(object *v1alpha1.Space) (isNew bool, err error) {
 		m.places.Lock()
 		defer m.places.Unlock()
 	}
-	return m.place(object)
+	return m.place(ctx, object)
 }
 
 // place does what run says.
-func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
+func (m *Manager) place(ctx context.Context, object *v1alpha1.Space) (isNew bool, err error) {
 	name := object.Name
 	want, settings, err := m.want(object)
 	if want == nil {
@@ -192,6 +192,12 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 		return false, err
 	}
 	before, readErr := readApplied(datadir.Space(m.config.DataDir, name))
+	if want.Spec.Isolation != v1alpha1.Dedicated {
+		m.config.Specs.Set(name, settings) // with the limits that the store must keep
+		if err := m.admitReceived(ctx, object); err != nil {
+			return false, err
+		}
+	}
 	if want.Spec.Isolation == v1alpha1.Dedicated && !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
 		if before == nil || before.Outgrown || before.Spec.Isolation == v1alpha1.Dedicated {
 			return false, m.tooManyDedicated()
@@ -273,29 +279,42 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 		return failure
 	}
 	if m.processes.get(name) != nil && want.Spec.Isolation != v1alpha1.Dedicated && m.pods != nil {
-		end, err := m.transfers.begin(name)
+		end, err := m.beginMoveFromPod(object)
 		if err != nil {
-			return err // nothing has changed yet
+			if failure := m.changeInPod(ctx, object, want); failure != nil {
+				return failure
+			}
+			return err
 		}
 		defer end()
 	}
-	m.config.Specs.Set(name, settings)
-	if err := m.rerun(ctx, object, want); err != nil {
-		if before := m.applied.get(name); before != nil {
-			m.applied.set(name, &applied{Generation: before.Generation, Spec: before.Spec, Outgrown: before.Outgrown, partly: true})
-		}
-		return fmt.Errorf("change space %s: %w", name, err)
+	if err := m.apply(ctx, object, want, settings); err != nil {
+		return err
 	}
 	m.logger.Info("Applied the spec of a space", "space", name, "generation", want.Generation)
 	return failure
 }
 
+// apply has a space run with a spec. If that fails, it may run with parts of it.
+func (m *Manager) apply(ctx context.Context, object *v1alpha1.Space, want *applied, settings *specs.Settings) error {
+	name := object.Name
+	m.config.Specs.Set(name, settings)
+	err := m.rerun(ctx, object, want)
+	if err == nil {
+		return nil
+	}
+	if before := m.applied.get(name); before != nil {
+		m.applied.set(name, &applied{Generation: before.Generation, Spec: before.Spec, Outgrown: before.Outgrown, partly: true})
+	}
+	return fmt.Errorf("change space %s: %w", name, err)
+}
+
 // runAgain is run for a space that has been stopped.
-func (m *Manager) runAgain(object *v1alpha1.Space) error {
+func (m *Manager) runAgain(ctx context.Context, object *v1alpha1.Space) error {
 	m.places.Lock()
 	defer m.places.Unlock()
 	m.applied.remove(object.Name)
-	_, err := m.place(object)
+	_, err := m.place(ctx, object)
 	return err
 }
 
@@ -338,7 +357,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 	if err := m.stop(ctx, name); err != nil {
 		return err
 	}
-	if err := m.runAgain(object); m.applied.get(name) == nil {
+	if err := m.runAgain(ctx, object); m.applied.get(name) == nil {
 		return err
 	}
 	m.start(name)

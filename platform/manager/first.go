@@ -68,7 +68,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		if object.Annotations[translate.AnnotationStore] == "" || !m.owns(object) || !object.DeletionTimestamp.IsZero() {
 			continue // reconcile sees to it
 		}
-		isNew, err := m.run(object)
+		isNew, err := m.run(ctx, object)
 		switch {
 		case err != nil && isListed[object.Name]:
 			starts.failures = append(starts.failures, spaceFailure{object.Name, err})

@@ -125,7 +125,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	if err != nil {
 		return busyRetry, nil // something else is done to it now
 	}
-	isNew, failure := m.run(object)
+	isNew, failure := m.run(ctx, object)
 	switch {
 	case isNew:
 		m.start(name)
@@ -136,10 +136,10 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	if errors.Is(failure, errGivenUp) { // the space is to stay where it is, or is being deleted
 		return busyRetry, nil
 	}
-	if errors.Is(failure, errTransfers) {
+	if errors.Is(failure, errTransfers) { // changes without an event of the object
 		return busyRetry, m.writeStatus(ctx, object, failure)
 	}
-	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) {
+	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) && !errors.Is(failure, errUntrusted) {
 		err = failure // is tried again
 	}
 	return m.refreshAfter(object), errors.Join(err, m.writeStatus(ctx, object, failure))

@@ -111,12 +111,12 @@ func withFailure(ready metav1.Condition, failure error) metav1.Condition {
 	if failure == nil {
 		return ready
 	}
-	if errors.Is(failure, errTransfers) { // it goes on as it is
-		later := "the space moves to the shared process later: " + failure.Error()
+	if errors.Is(failure, errStaysInPod) { // and runs as before
+		stays := failure.Error()
 		if ready.Status != metav1.ConditionTrue && ready.Message != "" {
-			later = ready.Message + "; " + later
+			stays = ready.Message + "; " + stays
 		}
-		ready.Message = later
+		ready.Message = stays
 		return ready
 	}
 	ready.Status, ready.Message, ready.LastTransitionTime = metav1.ConditionFalse, failure.Error(), metav1.Time{}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/fsutil"
 	"github.com/berth-dev/berth/kine"
@@ -109,9 +111,10 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 		if err := p.CopyStore(ctx, store, m.mostOfStore(name)); err != nil {
 			return err
 		}
-		// A deletion doesn't open the store, and a damaged one is worth keeping, too.
-		if err := m.checkReceived(ctx, name, store); err != nil {
-			return fmt.Errorf("check the store of space %s from its pod: %w", name, err)
+		if !m.deletions.has(name) { // which doesn't open the store, and a damaged one is worth keeping, too
+			if err := m.checkReceived(ctx, name, store); err != nil {
+				return err
+			}
 		}
 		if err := snapshot.Place(store, dir, scratch); err != nil {
 			return fmt.Errorf("take the store of space %s: %w", name, err)
@@ -126,6 +129,44 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 		return fmt.Errorf("note where the store of space %s is: %w", name, err)
 	}
 	return fsutil.SyncDir(dir)
+}
+
+// errStaysInPod is of a space that is to be Shared, and runs on in its pod for the reason that the error gives.
+var errStaysInPod = errors.New("the space stays in its pod")
+
+// beginMoveFromPod fails with errStaysInPod if the store of a space can't be moved from its pod now. Call end when it has been moved.
+func (m *Manager) beginMoveFromPod(object *v1alpha1.Space) (end func(), err error) {
+	where, err := m.storeLocation(object.Name)
+	if err != nil {
+		return nil, err
+	}
+	if where != nil && !trusted(object) {
+		return nil, fmt.Errorf("%w: %w", errStaysInPod, errUntrusted)
+	}
+	if end, err = m.transfers.begin(object.Name); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStaysInPod, err)
+	}
+	return end, nil
+}
+
+// changeInPod has a space whose store can't be moved from its pod yet run there with everything else that its new spec says.
+func (m *Manager) changeInPod(ctx context.Context, object *v1alpha1.Space, want *applied) error {
+	name := object.Name
+	before := m.applied.get(name)
+	// Its generation is the one before until all of the new spec has taken effect.
+	held := &applied{Generation: before.Generation, Spec: *want.Spec.DeepCopy(), Outgrown: before.Outgrown}
+	held.Spec.Isolation = v1alpha1.Dedicated
+	if before.runsLike(&held.Spec) {
+		return nil
+	}
+	settings, errs := m.config.Specs.Read(&held.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		return &invalidSpec{errs}
+	}
+	if err := held.write(datadir.Space(m.config.DataDir, name)); err != nil { // with which it starts again
+		return err
+	}
+	return m.apply(ctx, object, held, settings)
 }
 
 // moveStoreFromPod is fetchStore for a space that runs in its pod. If it fails, the space continues there.
@@ -194,22 +235,6 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 		d.unfetched, d.fetchAfter = err, time.Now().Add(d.fetchPause.Step())
 		return "", fmt.Errorf("%w; if the pod was started again after its token had expired, restart Berth, which gives it another one; %s", err, giveUp)
 	}
-}
-
-func (m *Manager) checkReceived(ctx context.Context, name, store string) error {
-	if m.deletions.has(name) {
-		return nil
-	}
-	return kine.CheckReceived(ctx, store)
-}
-
-// receivedFile is in the directory of a space that is being deleted if its store came from its pod, which somebody may have
-// taken over. The platform doesn't open that store, and a snapshot of it says where it is from.
-const receivedFile = "store-received"
-
-func (m *Manager) isReceived(name string) bool {
-	_, err := os.Stat(filepath.Join(datadir.Space(m.config.DataDir, name), receivedFile))
-	return err == nil
 }
 
 // removeStore removes the platform's copy of a store that the pod has confirmed.

@@ -7,9 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,7 +21,7 @@ import (
 // all other spaces.
 const mostTransfers = spaceobjects.Reconcilers / 4
 
-// errTransfers is of a space whose store has to wait for those of others.
+// errTransfers is of a space whose store has to wait for those of others, and is moved once one of them is done.
 var errTransfers = fmt.Errorf("the stores of %d other dedicated spaces are being transferred, which is the most at once", mostTransfers)
 
 // transfers bounds how many stores are transferred at once. The zero value is ready to use. It is safe for concurrent use.
@@ -33,13 +30,12 @@ type transfers struct {
 	of map[string]struct{} // names of spaces
 }
 
-// begin notes that the store of a space is transferred until end is called, or fails with errTransfers, which names the other
-// spaces. It does not wait.
+// begin notes that the store of a space is transferred until end is called, or fails with errTransfers. It does not wait.
 func (t *transfers) begin(space string) (end func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.of) >= mostTransfers {
-		return nil, fmt.Errorf("%w (%s)", errTransfers, strings.Join(slices.Sorted(maps.Keys(t.of)), ", "))
+		return nil, errTransfers
 	}
 	if t.of == nil {
 		t.of = map[string]struct{}{}

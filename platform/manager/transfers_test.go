@@ -66,7 +66,7 @@ func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
 		if err != nil || !strings.Contains(left, giveUp) {
 			t.Errorf("try %d: it waits for %q (%v)", i, left, err)
 		}
-		if waits := strings.Contains(left, "slow-0, slow-1"); waits != (i%2 == 1) { // the status says so again before it begins
+		if waits := strings.Contains(left, errTransfers.Error()); waits != (i%2 == 1) { // the status says so again before it begins
 			t.Errorf("try %d: it waits for %q", i, left)
 		}
 	}
@@ -245,12 +245,12 @@ func TestANewObjectDoesNotGiveUpTheStoreOfTheOneBefore(t *testing.T) {
 
 // S3: a move that has to wait for the stores of others changes nothing, and the space is served as before.
 func TestAMoveThatWaitsForOthersLeavesTheSpaceReady(t *testing.T) {
-	ready := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning)}, errTransfers)
-	if ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.SpaceRunning) || !strings.Contains(ready.Message, errTransfers.Error()) {
+	ready := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning)}, errStaysInPod)
+	if ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.SpaceRunning) || !strings.Contains(ready.Message, errStaysInPod.Error()) {
 		t.Errorf("got %+v", ready)
 	}
-	failing := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: "ImagePullBackOff"}, errTransfers)
-	if !strings.Contains(failing.Message, "ImagePullBackOff") || !strings.Contains(failing.Message, errTransfers.Error()) {
+	failing := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: "ImagePullBackOff"}, errStaysInPod)
+	if !strings.Contains(failing.Message, "ImagePullBackOff") || !strings.Contains(failing.Message, errStaysInPod.Error()) {
 		t.Errorf("of a space that is not ready: %+v", failing)
 	}
 	m := newMovable(t)
@@ -258,14 +258,23 @@ func TestAMoveThatWaitsForOthersLeavesTheSpaceReady(t *testing.T) {
 	before := &applied{Generation: 1, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}}
 	m.applied.set("moved", before)
 	m.processes.add("moved", m.pod, 1)
-	takeAll(t, m.Manager)
-	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "moved", Generation: 2}}
-	if err := m.change(t.Context(), object); !errors.Is(err, errTransfers) {
-		t.Errorf("got %v", err)
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	end := takeAll(t, m.Manager)
+	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "moved", Generation: 2, Annotations: map[string]string{v1alpha1.AnnotationTrustDedicated: "true"}}}
+	if err := m.change(t.Context(), object); !errors.Is(err, errTransfers) || !errors.Is(err, errStaysInPod) {
+		t.Errorf("beside others: %v", err)
+	}
+	end()
+	object.Annotations = nil
+	if err := m.change(t.Context(), object); !errors.Is(err, errUntrusted) || !errors.Is(err, errStaysInPod) {
+		t.Errorf("without the admin's trust: %v", err)
 	}
 	if now := m.applied.get("moved"); now != before || now.partly {
 		t.Errorf("it runs with %+v", now)
 	}
+	takeAll(t, m.Manager)() // it has taken no place
 }
 
 // S3: the pod of a space that is being deleted gets no token of the host after the one that it has: whoever has taken it

@@ -21,7 +21,8 @@ type SpaceSpecApplyConfiguration struct {
 	// a cluster. It can't be changed. Defaults to berth.
 	PlatformName *string `json:"platformName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
-	// Defaults to Shared.
+	// Defaults to Shared. In a cluster, a space goes back to Shared only with the annotation berth.dev/trust-dedicated=true,
+	// because its store comes from its pod.
 	Isolation *apiv1alpha1.Isolation `json:"isolation,omitempty"`
 	// dedicateAfterSeconds gives a Shared space a process of its own once it has taken more than its share of the shared
 	// process's memory for this long: a tenth of the process's limit. It does not go back by itself. 0 never does so, and moves

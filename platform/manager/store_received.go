@@ -1,0 +1,69 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/fsutil"
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/platform/datadir"
+)
+
+// A store that comes from the pod of a space may have been written by a tenant who has taken over the pod. Limits that are
+// enforced when something is written don't hold for it, and nothing has validated its objects. So the process of all shared
+// spaces opens it only if the admin says so on the Space, and checks it before. See docs/decisions/0030.
+
+// errUntrusted is of a space that can't be Shared because its store comes from its pod.
+var errUntrusted = fmt.Errorf("spec.isolation: Shared: the store of the space comes from its pod, and would be opened in the process of all shared spaces; "+
+	"if you trust what ran in the pod, annotate the Space with %s=true, else set spec.isolation to Dedicated", v1alpha1.AnnotationTrustDedicated)
+
+func trusted(object *v1alpha1.Space) bool {
+	return object.Annotations[v1alpha1.AnnotationTrustDedicated] == "true"
+}
+
+// receivedFile is in the directory of a space whose store came from its pod when the space was deleted. While it is there, the
+// platform doesn't open that store, and a snapshot of it says where it is from.
+const receivedFile = "store-received"
+
+func (m *Manager) isReceived(name string) bool {
+	_, err := os.Stat(filepath.Join(datadir.Space(m.config.DataDir, name), receivedFile))
+	return err == nil
+}
+
+// admitReceived checks the store that a deleted space of this name has left, if it came from a pod, before the space is Shared.
+// It fails with errUntrusted if the admin doesn't trust the store.
+func (m *Manager) admitReceived(ctx context.Context, object *v1alpha1.Space) error {
+	name := object.Name
+	if !m.isReceived(name) {
+		return nil
+	}
+	if !trusted(object) {
+		return errUntrusted
+	}
+	dir := datadir.Space(m.config.DataDir, name)
+	if err := m.checkReceived(ctx, name, filepath.Join(dir, "store.db")); err != nil {
+		return err
+	}
+	return errors.Join(os.Remove(filepath.Join(dir, receivedFile)), fsutil.SyncDir(dir))
+}
+
+// checkTimeout is far more than the check of the largest store takes.
+const checkTimeout = 15 * time.Minute
+
+// checkReceived checks a store that comes from the pod of a space.
+func (m *Manager) checkReceived(ctx context.Context, name, store string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := kine.CheckReceived(ctx, store, m.config.Specs.Limits(name)); err != nil {
+		return fmt.Errorf("check the store of space %s from its pod: %w; as long as spec.isolation is Dedicated, the space runs in its pod with that store", name, err)
+	}
+	return nil
+}
