@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/nodedeclaredfeatures"
 	"k8s.io/kubernetes/plugin/pkg/admission/podresize"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/vcluster/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
 	"github.com/berth-dev/berth/vcluster/plugins"
@@ -38,7 +39,7 @@ func newOptions(ctx context.Context, c Config, id credentials.Set, store *storag
 	if err != nil {
 		return options.CompletedOptions{}, err
 	}
-	o := commonOptions()
+	o := commonOptions(c.Account)
 	o.GenericServerRunOptions.ExternalHost = endpoint.Host
 	o.ServiceClusterIPRanges = c.ServiceCIDR
 	store.Configure(&o.Etcd.StorageConfig, c.Name)
@@ -59,9 +60,9 @@ func newOptions(ctx context.Context, c Config, id credentials.Set, store *storag
 }
 
 // commonOptions returns the options that are the same for all API servers.
-func commonOptions() *options.ServerRunOptions {
+func commonOptions(account *bounds.Account) *options.ServerRunOptions {
 	o := options.NewServerRunOptions()
-	o.Admission.GenericAdmission.Plugins = plugins.New()
+	o.Admission.GenericAdmission.Plugins = plugins.New(account)
 	// By default, upstream reads this machine's interfaces and name (N1).
 	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
 	o.GenericServerRunOptions.ExternalHost = "space.invalid"

@@ -51,7 +51,7 @@ func onceMade[T any](build func() (*T, error)) func() (*T, error) {
 }
 
 func newBuiltinAPI() (*sharedAPI, error) {
-	o := commonOptions()
+	o := commonOptions(nil)
 	generic, err := commonConfig(o.GenericServerRunOptions, o.APIEnablement)
 	if err != nil {
 		return nil, err

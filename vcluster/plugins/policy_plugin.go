@@ -25,23 +25,25 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // New are upstream's, with those for policies in the form that bounds their patches and the values of their variables.
-// Upstream ends the process when a name is registered twice.
-func New() *admission.Plugins {
+// Upstream ends the process when a name is registered twice. What the plugins keep is accounted to the space.
+func New(account *bounds.Account) *admission.Plugins {
 	plugins := admission.NewPlugins()
 	kubeoptions.RegisterAllAdmissionPlugins(plugins)
 	lifecycle.Register(plugins)
 	validatingwebhook.Register(plugins)
 	mutatingwebhook.Register(plugins)
 	plugins.Register(validatingpolicy.PluginName, newValidatingPolicies)
-	plugins.Register(mutatingpolicy.PluginName, newMutatingPolicies)
+	plugins.Register(mutatingpolicy.PluginName, func(io.Reader) (admission.Interface, error) { return newMutatingPolicies(account), nil })
 	return plugins
 }
 
 // newMutatingPolicies returns upstream's plugin with another way to compile policies.
-func newMutatingPolicies(io.Reader) (admission.Interface, error) {
+func newMutatingPolicies(account *bounds.Account) admission.Interface {
 	return &mutatingpolicy.Plugin{Plugin: generic.NewPlugin(
 		admission.NewHandler(admission.Create, admission.Update, admission.Connect),
 		func(f informers.SharedInformerFactory, _ kubernetes.Interface, client dynamic.Interface, mapper meta.RESTMapper) generic.Source[mutatingpolicy.PolicyHook] {
@@ -52,9 +54,9 @@ func newMutatingPolicies(io.Reader) (admission.Interface, error) {
 				compileMutations, f, client, mapper)
 		},
 		func(a authorizer.UnconditionalAuthorizer, m *matching.Matcher, client kubernetes.Interface) generic.Dispatcher[mutatingpolicy.PolicyHook] {
-			return mutatingpolicy.NewDispatcher(a, m, newTypeConverters(client.Discovery().OpenAPIV3()))
+			return mutatingpolicy.NewDispatcher(a, m, newTypeConverters(client.Discovery().OpenAPIV3(), account))
 		},
-	)}, nil
+	)}
 }
 
 // compileMutations compiles a policy's expressions. Errors are kept until they are evaluated.

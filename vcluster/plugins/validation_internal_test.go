@@ -127,7 +127,7 @@ func TestHostilePoliciesAreBoundedBeforeTheyAreKnown(t *testing.T) {
 
 // Upstream's list of plugins is Berth's, with one of them in another form.
 func TestAllOfUpstreamsAdmissionPluginsAreRegistered(t *testing.T) {
-	if got, want := New().Registered(), kubeoptions.NewAdmissionOptions().GenericAdmission.Plugins.Registered(); !slices.Equal(got, want) {
+	if got, want := New(nil).Registered(), kubeoptions.NewAdmissionOptions().GenericAdmission.Plugins.Registered(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
