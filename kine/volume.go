@@ -4,6 +4,7 @@
 package kine
 
 import (
+	"fmt"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -22,8 +23,9 @@ const (
 type Volume struct {
 	stat func() (free, size int64, err error)
 
-	mu     sync.Mutex
-	stores map[*storeBudget]struct{}
+	mu       sync.Mutex
+	stores   map[*storeBudget]struct{}
+	reserved int64
 }
 
 // NewVolume returns the file system of dir.
@@ -57,6 +59,30 @@ func (v *Volume) remove(b *storeBudget) {
 	}
 }
 
+// Reserve keeps space for a file that is going to be written, in bytes, until end is called. Files that are written at the same
+// time don't get the same space, and stores keep what [Volume] leaves to them. It fails if there is too little. If the free
+// space is unknown, there is enough.
+func (v *Volume) Reserve(size int64) (end func(), err error) {
+	if v == nil {
+		return func() {}, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	free, total, err := v.stat()
+	if kept := reserveOf(total) + v.reserved; err == nil && size > free-kept {
+		return nil, fmt.Errorf("it has %d bytes, and the file system has %d free, of which %d are kept for stores and other copies; enlarge it, or delete snapshots or retained spaces from it",
+			size, free, kept)
+	}
+	v.reserved += size
+	return sync.OnceFunc(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.reserved -= size
+	}), nil
+}
+
+func reserveOf(size int64) int64 { return min(volumeReserve, size/10) }
+
 // mayGrow reports whether a store may grow, by a key that it creates or updates. If the file system's free space is
 // unknown, all stores may. Updates may use most of the reserve, because most deletions begin with an update of
 // deletionTimestamp or finalizers.
@@ -65,7 +91,7 @@ func (v *Volume) mayGrow(b *storeBudget, creates bool) bool {
 		return true
 	}
 	free, size, err := v.stat()
-	reserve := min(volumeReserve, size/10)
+	reserve := reserveOf(size)
 	if !creates {
 		reserve /= 4
 	}

@@ -3,7 +3,10 @@
 
 package kine
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // D3, L3 (S16): one space that fills the file system must not keep the others from writing.
 func TestHostileTheLargestStoreIsTheFirstThatMayNotGrow(t *testing.T) {
@@ -45,5 +48,32 @@ func TestHostileTheLargestStoreIsTheFirstThatMayNotGrow(t *testing.T) {
 	v.remove(large)
 	if v.mayGrow(middle, true) {
 		t.Error("the largest that is left may grow while the reserve is touched")
+	}
+}
+
+// D3, L3: stores that are received at the same time don't fill the file system.
+func TestHostileFilesDoNotTakeTheSpaceOfStores(t *testing.T) {
+	const gib = 1 << 30
+	free := int64(3 * gib)
+	v := newVolume(func() (int64, int64, error) { return free, 10 * gib, nil })
+	first, err := v.Reserve(2 * gib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Reserve(gib); err == nil || !strings.Contains(err.Error(), "enlarge it") {
+		t.Errorf("a second file in the space of the first: %v", err)
+	}
+	small, err := v.Reserve(gib / 4)
+	if err != nil {
+		t.Errorf("a second file beside the first: %v", err)
+	}
+	first()
+	first()
+	small()
+	if _, err := v.Reserve(3 * gib); err == nil {
+		t.Error("a file takes what is kept for stores")
+	}
+	if _, err := v.Reserve(2 * gib); err != nil {
+		t.Errorf("after the first file: %v", err)
 	}
 }

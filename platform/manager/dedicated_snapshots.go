@@ -5,6 +5,7 @@ package manager
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -45,7 +46,7 @@ func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
 		} else if here {
 			return snapshot.ErrAsleep // so that the file on this machine is copied
 		}
-		return process.CopyStore(ctx, path, s.manager.mostOfStore(space))
+		return process.CopyStore(ctx, path, s.manager.admitCopy(space))
 	}
 	return s.Snapshots.Snapshot(ctx, space, path)
 }
@@ -78,9 +79,15 @@ func (s allSpaces) Wake(ctx context.Context, space string) error {
 	return s.Snapshots.Wake(ctx, space)
 }
 
-// mostOfStore limits how many bytes are accepted as the store of a dedicated space's process. A file has more than what
-// counts towards the limit, for example free pages.
-func (m *Manager) mostOfStore(space string) int64 {
-	const slack = 64 << 20
-	return 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack
+// admitCopy returns what admits a copy of a dedicated space's store by its size: it must not be larger than the space's limit
+// allows, and there must be space for it on the disk, beside other copies. A file has more than what counts towards the limit,
+// for example free pages.
+func (m *Manager) admitCopy(space string) func(size int64) (end func(), err error) {
+	return func(size int64) (end func(), err error) {
+		const slack = 64 << 20
+		if most := 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack; size > most {
+			return nil, fmt.Errorf("it has %d bytes, at most %d are possible", size, most)
+		}
+		return m.volume.Reserve(size)
+	}
 }

@@ -159,10 +159,17 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 		if bucket == nil {
 			return "", errNoBucket
 		}
-		if _, err := m.snapshots.keeper.Take(ctx, name, bucket); err != nil {
-			return "", err
+		taking, stop := m.whileWanted(ctx, name, givenUp) // a bucket may be slow, or not to be had
+		_, err := m.snapshots.keeper.Take(taking, name, bucket)
+		stop()
+		switch {
+		case err == nil:
+			d.copied = true
+		case errors.Is(context.Cause(taking), errGivenUp):
+			return errGivenUp.Error(), nil
+		default:
+			return "", fmt.Errorf("%w; %s", err, giveUp)
 		}
-		d.copied = true
 	}
 	// The pod is removed first, so that it writes nothing while its objects are deleted. The store has been moved here,
 	// or is no longer needed.

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/kubeconfig"
@@ -63,6 +64,7 @@ type Manager struct {
 	hostClient client.Client
 	access     *hostaccess.Access // tokens of dedicated spaces' processes
 	pods       *dedicatedPods     // nil if these are processes of this machine
+	volume     *kine.Volume       // the file system of the data directory
 	closed     []netip.Prefix     // ranges that are closed to spaces' pods
 	shard      *shard.Shard
 	prepare    func(ctx context.Context, space string) error // isolates a space on the host
@@ -106,7 +108,7 @@ func (u *undo) run(ctx context.Context) {
 
 // New returns a manager. The options must be complete.
 func New(o Options, e Environment) *Manager {
-	return &Manager{config: o, env: e, logger: o.Logger, started: time.Now()}
+	return &Manager{config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now()}
 }
 
 // Open gives all spaces with an object their places, asleep, so that no space is missing when requests are served.

@@ -108,7 +108,7 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 		}
 		defer os.RemoveAll(received)
 		store := filepath.Join(received, "received.db")
-		if err := p.CopyStore(ctx, store, m.mostOfStore(name)); err != nil {
+		if err := p.CopyStore(ctx, store, m.admitCopy(name)); err != nil {
 			return err
 		}
 		if !m.deletions.has(name) { // which doesn't open the store, and a damaged one is worth keeping, too

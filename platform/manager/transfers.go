@@ -49,7 +49,7 @@ func (t *transfers) begin(space string) (end func(), err error) {
 }
 
 // errGivenUp ends the transfer of a store that nobody wants any more.
-var errGivenUp = errors.New("the store isn't wanted from the pod any more")
+var errGivenUp = errors.New("the store isn't wanted any more")
 
 // givenUp reports whether the store of a space that is being deleted is to be deleted, too. object is nil if it was removed
 // by force, so that nobody can say. One that isn't being deleted was created since, and is of a space that comes later.

@@ -152,7 +152,7 @@ func TestAProcessThatNeverAnswersIsGivenUp(t *testing.T) {
 		"sleep":    {func(ctx context.Context, p *dedicated.Process) error { return p.Sleep(ctx) }, 2*time.Minute + 5*time.Second},
 		"restart":  {func(ctx context.Context, p *dedicated.Process) error { return p.Restart(ctx) }, 2*time.Minute + 5*time.Second},
 		"metric":   {func(ctx context.Context, p *dedicated.Process) error { return p.Get(ctx, "/metric", nil) }, 20 * time.Second},
-		"copy":     {func(ctx context.Context, p *dedicated.Process) error { return p.CopyStore(ctx, copied, 1) }, dedicated.PrepareTimeout},
+		"copy":     {func(ctx context.Context, p *dedicated.Process) error { return p.CopyStore(ctx, copied, atMost(1)) }, dedicated.PrepareTimeout},
 		"put":      {func(ctx context.Context, p *dedicated.Process) error { return p.PutStore(ctx, store, false) }, dedicated.PrepareTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestTheTransferOfAStoreIsBoundByItsProgress(t *testing.T) {
 					}
 				}), nil, nil, klog.Background())
 				began := time.Now()
-				err := p.CopyStore(t.Context(), to, parts*dedicated.PaceBytes)
+				err := p.CopyStore(t.Context(), to, atMost(parts*dedicated.PaceBytes))
 				took := time.Since(began)
 				<-time.After(test.pause + time.Second) // of the bubble's clock: the process finds that it is given up
 				if errors.Is(err, dedicated.ErrNoProgress) != test.fails || !test.fails && (err != nil || took < dedicated.PrepareTimeout) || test.fails && took > 2*dedicated.PaceInterval {

@@ -64,10 +64,11 @@ func (p *Process) State(ctx context.Context) (state State, err error) {
 // ErrChecksum is returned if a received store differs from the one that was sent.
 var ErrChecksum = errors.New("the checksum of the received store does not match")
 
-// CopyStore writes a consistent copy of the space's store to path, where no file may exist. It fails if the copy has
-// more than most bytes, or does not advance, because a tenant may have taken over the process. There is no limit of the
-// total time, however large the store is. The file is synced to disk when CopyStore returns.
-func (p *Process) CopyStore(ctx context.Context, path string, most int64) error {
+// CopyStore writes a consistent copy of the space's store to path, where no file may exist. It fails if the copy does not
+// advance, because a tenant may have taken over the process, or if admit refuses its size. admit is called with the size in
+// bytes before anything is written, and what it returns once the copy is complete or has failed. There is no limit of the total
+// time, however large the store is. The file is synced to disk when CopyStore returns.
+func (p *Process) CopyStore(ctx context.Context, path string, admit func(size int64) (end func(), err error)) error {
 	ctx, pace, stop := withPace(ctx)
 	defer stop()
 	req, err := control.NewRequest(ctx, http.MethodGet, StorePath, nil)
@@ -79,9 +80,14 @@ func (p *Process) CopyStore(ctx context.Context, path string, most int64) error 
 		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
 	}
 	defer resp.Body.Close()
-	if resp.ContentLength < 0 || resp.ContentLength > most {
-		return fmt.Errorf("copy the store of space %s: it has %d bytes, at most %d are possible", p.space, resp.ContentLength, most)
+	if resp.ContentLength < 0 {
+		return fmt.Errorf("copy the store of space %s: the process doesn't say how many bytes it has", p.space)
 	}
+	end, err := admit(resp.ContentLength)
+	if err != nil {
+		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+	}
+	defer end()
 	body := &pacedReader{Reader: resp.Body, pace: pace}
 	if err := Receive(body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
 		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
