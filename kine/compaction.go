@@ -15,7 +15,7 @@ import (
 
 const (
 	compactRetain = 1000 // newest revisions that a client's compaction never removes
-	compactBatch  = 1000 // revisions in one transaction, for which writers wait
+	compactBatch  = 1000 // rows in one transaction, for which writers wait
 )
 
 // Start prepares the log. It does what kine's Start does, except for repairing an old fault that these files never had.
@@ -87,18 +87,12 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 	return errors.Join(err, sqlite.Checkpoint(ctx, w.db))
 }
 
-// nextBatch returns up to which revision the batch of a compaction goes that comes after from. Where revisions are missing, it
-// begins with the next one that is there: a restored store continues 10^9 revisions later, and one that was received from a
-// pod may continue anywhere.
-func (l *eventLog) nextBatch(ctx context.Context, from, revision int64) (int64, error) {
-	var first int64
-	if err := l.d.committer.db.QueryRowContext(ctx, "SELECT COALESCE(MIN(id), ?) FROM kine WHERE id > ?", revision, from).Scan(&first); err != nil {
-		return 0, err
-	}
-	if first >= revision || revision-first < compactBatch {
-		return revision, nil
-	}
-	return max(first, 1) + compactBatch - 1, nil
+// nextBatch returns up to which revision the batch of a compaction goes that comes after from. It has compactBatch rows, however
+// far apart their revisions are: those of a restored store are 10^9 later, and those of one from a pod may be anywhere.
+func (l *eventLog) nextBatch(ctx context.Context, from, revision int64) (next int64, err error) {
+	err = l.d.committer.db.QueryRowContext(ctx, `SELECT COALESCE((SELECT id FROM kine WHERE id > ? AND id < ? ORDER BY id LIMIT 1 OFFSET ?), ?)`,
+		from, revision, compactBatch-1, revision).Scan(&next)
+	return next, err
 }
 
 // forgetHistory compacts a store that has just rejected a write. It reports whether the store may have free space now,

@@ -110,13 +110,18 @@ func TestHostileAReceivedStoreWithTooMuchIsRefused(t *testing.T) {
 	}{
 		"a sound one":            {[]string{a, "/registry/rolebindings/a", "/registry/rolebindings/b"}, nil, ""},
 		"too many objects":       {[]string{a, a + "1", a + "2", a + "3", a + "4", a + "5"}, nil, "objects"},
-		"too many of a kind":     {[]string{"/registry/rolebindings/a", "/registry/rolebindings/b", "/registry/rolebindings/c"}, nil, "role-bindings"},
+		"too many of a kind":     {[]string{"/registry/rolebindings/a", "/registry/rolebindings/b", "/registry/rolebindings/c"}, nil, "rolebindings"},
 		"more than clients send": {[]string{a}, run("UPDATE kine SET value = zeroblob(3 << 20)"), "clients can write"},
 		"too much in all":        {[]string{a, a + "1"}, run("UPDATE kine SET value = zeroblob(600 << 10) WHERE name > '/registry/c'"), "store-bytes"},
 		"a revision below 1":     {[]string{a}, run("UPDATE kine SET id = -5 WHERE name = ?", a), "its revisions begin at -5"},
 		"no revision left":       {[]string{a}, run("UPDATE kine SET id = 9223372036854775807 WHERE name = ?", a), "its revisions"},
 		"a counter near the end": {[]string{a}, run("UPDATE sqlite_sequence SET seq = 9223372036854775000"), "its revisions"},
 		"two counters":           {[]string{a}, run("INSERT INTO sqlite_sequence (name, seq) VALUES ('kine', 1 << 61)"), "by 2 counters"},
+		"too much in keys":       {[]string{a, a + "1"}, run("UPDATE kine SET name = name || hex(zeroblob(300 << 10)) WHERE name > '/registry/c'"), "store-bytes"},
+		"too much history":       {[]string{a, a + "1"}, run("UPDATE kine SET deleted = 1, old_value = zeroblob(1200 << 10) WHERE name > '/registry/c'"), "store-bytes"},
+		"no index":               {[]string{a}, run("DROP INDEX kine_name_prev_revision_uindex"), "indexes are missing"},
+		"text for a number":      {[]string{a}, run("UPDATE kine SET lease = 'x' WHERE name = ?", a), "other types"},
+		"compacted to the end":   {[]string{a}, run("UPDATE kine SET prev_revision = 1 << 60 WHERE name = 'compact_rev_key'"), "how far it is compacted"},
 		"a counter of text":      {[]string{a}, run("UPDATE sqlite_sequence SET seq = 'x'"), "its revisions"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 )
 
 // CheckReceived checks a store that comes from somebody who isn't trusted, and that nobody writes to, before it is opened in
-// the process of all spaces: that its pages are sound and its indexes have what its table has, that its revisions leave room
-// for more, and that it has no more than limits allow, which are otherwise enforced when something is written. What is in the
-// objects it does not check. It reads the whole file, until ctx ends.
+// the process of all spaces: that its pages are sound, that its indexes are there and have what its table has, that its
+// revisions leave room for more, and that it has no more than limits allow, which are otherwise enforced when something is
+// written. What is in the objects it does not check. It reads the whole file, until ctx ends.
 //
 // It fails with ErrNotStore or ErrDamaged if the store is not sound, and with a [bounds.ExceededError] if it has too much.
 func CheckReceived(ctx context.Context, path string, limits bounds.Limits) (err error) {
@@ -25,15 +25,45 @@ func CheckReceived(ctx context.Context, path string, limits bounds.Limits) (err 
 	}
 	db := sqlite.OpenOne(path, sqlite.AtRestParams)
 	defer func() { err = errors.Join(sqlite.AsDamage(err), db.Close()) }()
-	if err := checkRevisions(ctx, db); err != nil {
-		return err
+	for _, check := range []func(context.Context, *sql.DB) error{checkIndexes, checkTypes, checkRevisions} {
+		if err := check(ctx, db); err != nil {
+			return err
+		}
 	}
 	return checkAmounts(ctx, db, limits)
 }
 
-// checkRevisions checks what SQLite makes the next revision from.
+// checkIndexes checks that there are those by which a store finds its rows. Otherwise, opening it would make them.
+func checkIndexes(ctx context.Context, db *sql.DB) error {
+	var indexes int
+	if err := db.QueryRowContext(ctx, `SELECT COUNT(*) FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'kine'
+		AND name IN ('kine_name_id_index', 'kine_name_prev_revision_uindex', 'kine_lease_index')`).Scan(&indexes); err != nil {
+		return err
+	}
+	if indexes != 3 {
+		return fmt.Errorf("%w: indexes are missing, %d of 3 are there", ErrDamaged, indexes)
+	}
+	return nil
+}
+
+// checkTypes checks that the columns have values of their types. SQLite stores any value in any column.
+func checkTypes(ctx context.Context, db *sql.DB) error {
+	var odd int64
+	if err := db.QueryRowContext(ctx, `SELECT COUNT(*) FROM kine WHERE typeof(name) != 'text'
+		OR typeof(created) != 'integer' OR typeof(deleted) != 'integer' OR typeof(create_revision) != 'integer'
+		OR typeof(prev_revision) != 'integer' OR typeof(lease) != 'integer'
+		OR typeof(value) NOT IN ('blob', 'null') OR typeof(old_value) NOT IN ('blob', 'null')`).Scan(&odd); err != nil {
+		return err
+	}
+	if odd > 0 {
+		return fmt.Errorf("%w: %d rows have values of other types than a store", ErrDamaged, odd)
+	}
+	return nil
+}
+
+// checkRevisions checks what the next revision is made from, and how far the store says that it is compacted.
 func checkRevisions(ctx context.Context, db *sql.DB) error {
-	var first, last, next, counters, odd int64
+	var first, last, next, counters, odd, marks, compacted int64
 	if err := db.QueryRowContext(ctx, `SELECT COALESCE(MIN(id), 1), COALESCE(MAX(id), 0) FROM kine`).Scan(&first, &last); err != nil {
 		return err
 	}
@@ -44,16 +74,23 @@ func checkRevisions(ctx context.Context, db *sql.DB) error {
 	if first < 1 || max(last, next) > maxRevision || counters > 1 || odd > 0 {
 		return fmt.Errorf("%w: its revisions begin at %d, end at %d, and continue after %d, by %d counters", ErrDamaged, first, last, next, counters)
 	}
+	if err := db.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MAX(prev_revision), 0) FROM kine WHERE name = ?`, sqlite.CompactRevKey).Scan(&marks, &compacted); err != nil {
+		return err
+	}
+	if marks > 1 || compacted < 0 || compacted > last {
+		return fmt.Errorf("%w: it says %d times how far it is compacted, last to %d of %d", ErrDamaged, marks, compacted, last)
+	}
 	return nil
 }
 
 // checkAmounts checks what an open store limits when something is written.
 func checkAmounts(ctx context.Context, db *sql.DB, limits bounds.Limits) error {
-	var longest, size int64
-	if err := db.QueryRowContext(ctx, `SELECT
-		COALESCE(MAX(MAX(octet_length(name), COALESCE(octet_length(value), 0), COALESCE(octet_length(old_value), 0))), 0),
-		COALESCE(SUM(octet_length(value)) FILTER (WHERE deleted = 0 AND id IN (SELECT MAX(id) FROM kine GROUP BY name)), 0)
-		FROM kine`).Scan(&longest, &size); err != nil {
+	var longest, current, all int64
+	if err := db.QueryRowContext(ctx, `WITH sizes AS (SELECT id, deleted, octet_length(name) AS key,
+			COALESCE(octet_length(value), 0) AS value, COALESCE(octet_length(old_value), 0) AS old FROM kine)
+		SELECT COALESCE(MAX(MAX(key, value, old)), 0),
+			COALESCE(SUM(key + value + ?) FILTER (WHERE deleted = 0 AND id IN (SELECT MAX(id) FROM kine GROUP BY name)), 0),
+			COALESCE(SUM(key + value + old + ?), 0) FROM sizes`, rowOverhead, rowOverhead).Scan(&longest, &current, &all); err != nil {
 		return err
 	}
 	if longest > maxRequest {
@@ -63,8 +100,8 @@ func checkAmounts(ctx context.Context, db *sql.DB, limits bounds.Limits) error {
 	if err != nil {
 		return err
 	}
-	// Replaced versions and indexes, which count for an open store, are not part of this size.
-	err = limits.Check(bounds.StoreBytes, size)
+	// An open store compacts itself when its limit is reached, but deletions may exceed the limit by what is deleted.
+	err = limits.Check(bounds.StoreBytes, max(current, all/2))
 	for i, kind := range kinds {
 		err = errors.Join(err, limits.Check(kind.quantity, have.count[i]))
 	}

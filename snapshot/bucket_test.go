@@ -56,6 +56,7 @@ type spaces struct {
 	dir   string
 	clock *clocktesting.FakeClock
 	awake map[string]*kine.Store
+	sends map[string]bool // those that another process sends
 }
 
 func newSpaces(t *testing.T, names ...string) *spaces {
@@ -143,11 +144,11 @@ func (s *spaces) Revision(name string) int64 {
 	return 0
 }
 
-func (s *spaces) Snapshot(ctx context.Context, name, path string) error {
+func (s *spaces) Snapshot(ctx context.Context, name, path string) (elsewhere bool, err error) {
 	if store := s.awake[name]; store != nil {
-		return store.Snapshot(ctx, path)
+		return s.sends[name], store.Snapshot(ctx, path)
 	}
-	return snapshot.ErrAsleep
+	return false, snapshot.ErrAsleep
 }
 
 func keeper(t *testing.T, s *spaces, bucket *snapshot.Bucket, observe func(space, result string)) *snapshot.Keeper {

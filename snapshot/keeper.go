@@ -24,8 +24,8 @@ type Spaces interface {
 	// Names returns the names of the existing spaces.
 	Names() []string
 	// Snapshot writes the store of a space that is awake to path, where no file may exist. It fails with [ErrAsleep] if
-	// the space sleeps.
-	Snapshot(ctx context.Context, space, path string) error
+	// the space sleeps. elsewhere reports whether another process has sent the store.
+	Snapshot(ctx context.Context, space, path string) (elsewhere bool, err error)
 	// Revision returns the revision of the last write to the store of a space; 0 if the space sleeps.
 	Revision(space string) int64
 	// Wake wakes a space.
@@ -69,9 +69,8 @@ type Config struct {
 	Elsewhere func(space string) bool
 	// Foreign means that these processes are on other machines, so that their stores have never been opened here.
 	Foreign bool
-	// Received, if set, reports whether the store of a stopped space was received from such a process, and has not been
-	// opened since.
-	Received func(space string) bool
+	// Volume is the file system of Scratch. If it is nil, archives are written until it is full.
+	Volume *kine.Volume
 	// WakeTimeout limits how long a space may take to wake for a snapshot, because others wait for theirs. Default: one
 	// minute.
 	WakeTimeout time.Duration
@@ -223,12 +222,7 @@ func await(ctx context.Context, turn chan struct{}) (end func(), err error) {
 }
 
 func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID, size int64, err error) {
-	elsewhere := k.elsewhere(space)
-	turn := k.taking
-	if elsewhere {
-		turn = k.turn(space)
-	}
-	end, err := await(ctx, turn)
+	elsewhere, end, err := k.awaitTurn(ctx, space)
 	if err != nil {
 		return ID{}, 0, err
 	}
@@ -240,11 +234,10 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	}
 	defer os.RemoveAll(scratch)
 	store := filepath.Join(scratch, storeFile)
-	copied, err := k.copyInTurn(ctx, elsewhere, id.Space, store)
+	sent, err := k.copyInTurn(ctx, elsewhere, id.Space, store)
 	if err != nil {
 		return ID{}, 0, err
 	}
-	received := copied && (elsewhere || k.elsewhere(space)) || k.received(space) // it may have been moved in the meantime
 	if elsewhere {
 		end, err := await(ctx, k.taking)
 		if err != nil {
@@ -252,12 +245,22 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 		}
 		defer end()
 	}
+	// The archive may have as many bytes as the store, which may not be possible to compress.
+	packed, err := os.Stat(store)
+	if err != nil {
+		return ID{}, 0, err
+	}
+	written, err := k.config.Volume.Reserve(packed.Size())
+	if err != nil {
+		return ID{}, 0, fmt.Errorf("write the archive: %w", err)
+	}
+	defer written()
 	archive, err := os.OpenFile(filepath.Join(scratch, "archive"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return ID{}, 0, err
 	}
 	defer archive.Close()
-	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space), received && k.config.Foreign); err != nil {
+	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space), sent && k.config.Foreign || IsReceived(filepath.Join(k.config.Dir, id.Space))); err != nil {
 		return ID{}, 0, err
 	}
 	if size, err = archive.Seek(0, 1); err != nil {
@@ -269,9 +272,28 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	return id, size, bucket.put(ctx, id.key(), archive, size)
 }
 
+// awaitTurn waits until a snapshot of a space may be taken. elsewhere reports whether the space runs in another process then:
+// while such a process sends its store, other spaces don't wait for it.
+func (k *Keeper) awaitTurn(ctx context.Context, space string) (elsewhere bool, end func(), err error) {
+	for {
+		elsewhere = k.elsewhere(space)
+		turn := k.taking
+		if elsewhere {
+			turn = k.turn(space)
+		}
+		if end, err = await(ctx, turn); err != nil {
+			return false, nil, err
+		}
+		if k.elsewhere(space) == elsewhere {
+			return elsewhere, end, nil
+		}
+		end() // it has moved meanwhile
+	}
+}
+
 // copyInTurn is copyStore, but only a few spaces that run elsewhere send their stores at once, because they fill the
 // scratch directory.
-func (k *Keeper) copyInTurn(ctx context.Context, elsewhere bool, space, to string) (itself bool, err error) {
+func (k *Keeper) copyInTurn(ctx context.Context, elsewhere bool, space, to string) (sent bool, err error) {
 	if elsewhere {
 		end, err := await(ctx, k.receiving)
 		if err != nil {
@@ -280,10 +302,6 @@ func (k *Keeper) copyInTurn(ctx context.Context, elsewhere bool, space, to strin
 		defer end()
 	}
 	return k.copyStore(ctx, space, to)
-}
-
-func (k *Keeper) received(space string) bool {
-	return k.config.Received != nil && k.config.Received(space)
 }
 
 // Copy copies the store of a space, awake or asleep, to a new file.
@@ -295,14 +313,14 @@ func (k *Keeper) Copy(ctx context.Context, space, to string) error {
 }
 
 // copyStore copies the store of a space. A space that is awake writes the copy itself. If it sleeps, the file is
-// copied, because nobody writes it. If the space wakes or goes to sleep in the meantime, copyStore retries. itself
-// reports whether the space wrote the copy.
-func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, err error) {
+// copied, because nobody writes it. If the space wakes or goes to sleep in the meantime, copyStore retries. sent reports
+// whether another process has sent the copy.
+func (k *Keeper) copyStore(ctx context.Context, space, to string) (sent bool, err error) {
 	const attempts = 5
 	path := filepath.Join(k.config.Dir, space, storeFile)
 	for range attempts {
-		if err = k.config.Spaces.Snapshot(ctx, space, to); !errors.Is(err, ErrAsleep) {
-			return true, err
+		if sent, err = k.config.Spaces.Snapshot(ctx, space, to); !errors.Is(err, ErrAsleep) {
+			return sent, err
 		}
 		if exists(path + "-wal") {
 			// It was not closed cleanly, so only the store itself can read it.
@@ -312,7 +330,7 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (itself bool, 
 			continue
 		}
 		if err = copyAtRest(path, to); err == nil {
-			if k.received(space) { // whoever wrote it may have made it harmful to open
+			if IsReceived(filepath.Dir(path)) { // whoever wrote it may have made it harmful to open
 				return false, nil
 			}
 			return false, examine(ctx, space, to)

@@ -111,13 +111,13 @@ type stuck struct {
 	release chan struct{}
 }
 
-func (s *stuck) Snapshot(ctx context.Context, space, path string) error {
+func (s *stuck) Snapshot(ctx context.Context, space, path string) (bool, error) {
 	if space == s.slow {
 		s.entered <- struct{}{}
 		select {
 		case <-s.release:
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 	return s.spaces.Snapshot(ctx, space, path)

@@ -201,7 +201,7 @@ type holding struct {
 	release chan struct{}
 }
 
-func (h *holding) Snapshot(ctx context.Context, space, path string) error {
+func (h *holding) Snapshot(ctx context.Context, space, path string) (bool, error) {
 	h.entered <- space
 	<-h.release
 	return h.spaces.Snapshot(ctx, space, path)

@@ -177,7 +177,10 @@ func place(ctx context.Context, from, dir string) error {
 	if err := follow(ctx, filepath.Join(from, storeFile), filepath.Join(dir, storeFile)); err != nil {
 		return err
 	}
-	return move(from, dir)
+	if err := move(from, dir); err != nil {
+		return err
+	}
+	return UnmarkReceived(dir)
 }
 
 func move(from, dir string) error {
@@ -212,7 +215,7 @@ func move(from, dir string) error {
 }
 
 // follow makes the revisions of the store at path continue after those of the old one, so that no revision has two
-// meanings for clients that watched the old one. It also moves the write-ahead log of an old store that was not closed
+// meanings for clients that watched the old one. It does not open an old one that came from a pod. It also moves the write-ahead log of an old store that was not closed
 // cleanly into its file, because place moves only the file.
 //
 // An old store that can't be read, but isn't damaged, for example on a full disk, may be sound, and stays.
@@ -220,7 +223,10 @@ func follow(ctx context.Context, path, old string) error {
 	if !exists(old) {
 		return nil
 	}
-	past, err := revision(ctx, old)
+	past, err := int64(0), ErrElsewhere
+	if !IsReceived(filepath.Dir(old)) {
+		past, err = revision(ctx, old)
+	}
 	if past, err = passed(past, err, time.Now()); err != nil {
 		return fmt.Errorf("read the store to replace, which did not change: %w; repair it, and try again", err)
 	}
@@ -228,11 +234,11 @@ func follow(ctx context.Context, path, old string) error {
 }
 
 // passed returns a revision that a store has not exceeded, given the result of reading its revision. The revision of a
-// damaged store is unknown, and earlier restores may have increased it far beyond that of the snapshot. But it is less
+// damaged store, or of one that must not be opened, is unknown, and earlier restores may have increased it far beyond that of the snapshot. But it is less
 // than the time in nanoseconds, even if an earlier call has set it to that: a write takes longer than the nanosecond
 // for which it counts, and a restore, with the start of the space, longer than the second for which it counts.
 func passed(revision int64, err error, now time.Time) (int64, error) {
-	if errors.Is(err, kine.ErrDamaged) || errors.Is(err, kine.ErrNotStore) {
+	if errors.Is(err, kine.ErrDamaged) || errors.Is(err, kine.ErrNotStore) || errors.Is(err, ErrElsewhere) {
 		return now.UnixNano(), nil
 	}
 	return revision, err

@@ -6,6 +6,7 @@ package snapshot_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -218,22 +219,30 @@ func damages() map[string]func(t *testing.T, path string) {
 // S3: what the process of a dedicated space on another machine has sent is opened in this one only if somebody says so,
 // whatever is made of it; and what this process has written, or the same machine, always.
 func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
-	for reason, test := range map[string]struct{ elsewhere, foreign, asleep, received, refused bool }{
-		"from another machine":                    {true, true, false, false, true},
-		"from a process of this machine":          {true, false, false, false, false},
-		"from this process":                       {false, true, false, false, false},
-		"to be moved elsewhere, and not sent yet": {true, true, true, false, false},
-		"sent by a space that is deleted":         {false, true, true, true, true},
+	for reason, test := range map[string]struct{ elsewhere, sent, foreign, asleep, received, refused bool }{
+		"from another machine":                    {true, true, true, false, false, true},
+		"from a process of this machine":          {true, true, false, false, false, false},
+		"from this process":                       {false, false, true, false, false, false},
+		"to be moved elsewhere, and not sent yet": {true, false, true, true, false, false},
+		"sent by a space that is deleted":         {false, false, true, true, true, true},
+		"the same, and Berth runs no pods now":    {false, false, false, true, true, true},
+		"sent, and moved before and afterwards":   {false, true, true, false, false, true},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			s := newSpaces(t, "from")
+			s.sends = map[string]bool{"from": test.sent}
 			if test.asleep {
 				s.sleep(t, "from")
+			}
+			if test.received {
+				if err := snapshot.MarkReceived(filepath.Join(s.dir, "from")); err != nil {
+					t.Fatal(err)
+				}
 			}
 			bucket := open(t, "file://"+t.TempDir())
 			k, err := snapshot.NewKeeper(snapshot.Config{
 				Dir: s.dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Spaces: s, Clock: s.clock,
-				Elsewhere: func(string) bool { return test.elsewhere }, Foreign: test.foreign, Received: func(string) bool { return test.received },
+				Elsewhere: func(string) bool { return test.elsewhere }, Foreign: test.foreign,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -264,5 +273,40 @@ func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
 				t.Errorf("for others to restore: %v", err)
 			}
 		})
+	}
+}
+
+// S3: a restore replaces a store that came from a pod without opening it.
+func TestHostileAReceivedStoreIsReplacedUnopened(t *testing.T) {
+	s := newSpaces(t, "from")
+	bucket := open(t, "file://"+t.TempDir())
+	info, err := keeper(t, s, bucket, nil).Take(t.Context(), "from", bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sleep(t, "from")
+	dir := filepath.Join(s.dir, "from")
+	db, err := sql.Open("sqlite3", filepath.Join(dir, "store.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("PRAGMA journal_mode=DELETE; DROP INDEX kine_lease_index"); err != nil { // which opening the store would make
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Close(), snapshot.MarkReceived(dir)); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(filepath.Join(dir, "store.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := snapshot.Replace(t.Context(), bucket, snapshot.ID{Space: info.Space, Time: info.Time}, s.dir, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if replaced, err := os.ReadFile(filepath.Join(dir, "store.db.replaced")); err != nil || !bytes.Equal(replaced, written) {
+		t.Errorf("the store before was opened (%v)", err)
+	}
+	if snapshot.IsReceived(dir) {
+		t.Error("the restored store is marked as one from a pod")
 	}
 }

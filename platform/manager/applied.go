@@ -162,15 +162,20 @@ func (m *Manager) run(ctx context.Context, object *v1alpha1.Space) (isNew bool, 
 	if m.applied.get(name) != nil {
 		return false, nil
 	}
+	if spec, _ := m.specOf(object); spec.Isolation != v1alpha1.Dedicated {
+		if err := errors.Join(datadir.TakeBack(m.config.DataDir, name), m.admitReceived(ctx, object)); err != nil {
+			return false, err
+		}
+	}
 	if m.outgrew(object) { // how many such spaces there are must not change meanwhile
 		m.places.Lock()
 		defer m.places.Unlock()
 	}
-	return m.place(ctx, object)
+	return m.place(object)
 }
 
 // place does what run says.
-func (m *Manager) place(ctx context.Context, object *v1alpha1.Space) (isNew bool, err error) {
+func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 	name := object.Name
 	want, settings, err := m.want(object)
 	if want == nil {
@@ -192,11 +197,8 @@ func (m *Manager) place(ctx context.Context, object *v1alpha1.Space) (isNew bool
 		return false, err
 	}
 	before, readErr := readApplied(datadir.Space(m.config.DataDir, name))
-	if want.Spec.Isolation != v1alpha1.Dedicated {
-		m.config.Specs.Set(name, settings) // with the limits that the store must keep
-		if err := m.admitReceived(ctx, object); err != nil {
-			return false, err
-		}
+	if want.Spec.Isolation != v1alpha1.Dedicated && snapshot.IsReceived(datadir.Space(m.config.DataDir, name)) {
+		return false, errUntrusted
 	}
 	if want.Spec.Isolation == v1alpha1.Dedicated && !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
 		if before == nil || before.Outgrown || before.Spec.Isolation == v1alpha1.Dedicated {
@@ -278,6 +280,11 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 		}
 		return failure
 	}
+	if want.Spec.Isolation != v1alpha1.Dedicated { // before anything stops
+		if err := m.admitReceived(ctx, object); err != nil {
+			return fmt.Errorf("%w: %w", errStaysInPod, err)
+		}
+	}
 	if m.processes.get(name) != nil && want.Spec.Isolation != v1alpha1.Dedicated && m.pods != nil {
 		end, err := m.beginMoveFromPod(object)
 		if err != nil {
@@ -310,11 +317,11 @@ func (m *Manager) apply(ctx context.Context, object *v1alpha1.Space, want *appli
 }
 
 // runAgain is run for a space that has been stopped.
-func (m *Manager) runAgain(ctx context.Context, object *v1alpha1.Space) error {
+func (m *Manager) runAgain(object *v1alpha1.Space) error {
 	m.places.Lock()
 	defer m.places.Unlock()
 	m.applied.remove(object.Name)
-	_, err := m.place(ctx, object)
+	_, err := m.place(object)
 	return err
 }
 
@@ -345,7 +352,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
 		transfer, stop := m.whileWanted(ctx, name, m.stays)
-		err := m.moveStoreFromPod(transfer, name, m.applied.get(name).Spec) // without a deadline: a store may be large
+		err := m.moveStoreFromPod(transfer, object, m.applied.get(name).Spec) // without a deadline: a store may be large
 		if errors.Is(context.Cause(transfer), errGivenUp) {
 			err = errors.Join(err, errGivenUp)
 		}
@@ -357,7 +364,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 	if err := m.stop(ctx, name); err != nil {
 		return err
 	}
-	if err := m.runAgain(ctx, object); m.applied.get(name) == nil {
+	if err := m.runAgain(object); m.applied.get(name) == nil {
 		return err
 	}
 	m.start(name)

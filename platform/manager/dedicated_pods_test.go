@@ -139,10 +139,12 @@ func newMovable(t *testing.T) *movable {
 // asleep are spaces that sleep, in order.
 type asleep struct{}
 
-func (asleep) Names() []string                                { return nil }
-func (asleep) Snapshot(context.Context, string, string) error { return snapshot.ErrAsleep }
-func (asleep) Revision(string) int64                          { return 0 }
-func (asleep) Wake(context.Context, string) error             { return errors.New("nothing runs it") }
+func (asleep) Names() []string { return nil }
+func (asleep) Snapshot(context.Context, string, string) (bool, error) {
+	return false, snapshot.ErrAsleep
+}
+func (asleep) Revision(string) int64              { return 0 }
+func (asleep) Wake(context.Context, string) error { return errors.New("nothing runs it") }
 
 // noShard runs nothing.
 type noShard struct{}
@@ -453,8 +455,8 @@ func TestASnapshotDuringAMoveIsOfTheStoreThatCounts(t *testing.T) {
 	m.pods = &dedicatedPods{}
 	m.processes.add("moved", m.pod, 1)
 	spaces := allSpaces{manager: m.Manager}
-	if err := spaces.Snapshot(t.Context(), "moved", filepath.Join(t.TempDir(), "copy.db")); !errors.Is(err, snapshot.ErrAsleep) {
-		t.Errorf("before it is moved: %v", err)
+	if sent, err := spaces.Snapshot(t.Context(), "moved", filepath.Join(t.TempDir(), "copy.db")); !errors.Is(err, snapshot.ErrAsleep) || sent {
+		t.Errorf("before it is moved: sent %t (%v)", sent, err)
 	}
 	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
 		t.Fatal(err)

@@ -39,14 +39,14 @@ func (s allSpaces) Names() []string {
 	return slices.AppendSeq(s.Snapshots.Names(), maps.Keys(s.manager.processes.all()))
 }
 
-func (s allSpaces) Snapshot(ctx context.Context, space, path string) error {
+func (s allSpaces) Snapshot(ctx context.Context, space, path string) (elsewhere bool, err error) {
 	if process := s.manager.processes.get(space); process != nil {
 		if here, err := s.manager.notMovedYet(space); err != nil {
-			return err
+			return false, err
 		} else if here {
-			return snapshot.ErrAsleep // so that the file on this machine is copied
+			return false, snapshot.ErrAsleep // so that the file on this machine is copied
 		}
-		return process.CopyStore(ctx, path, s.manager.admitCopy(space))
+		return true, process.CopyStore(ctx, path, s.manager.admitCopy(space))
 	}
 	return s.Snapshots.Snapshot(ctx, space, path)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -65,7 +66,8 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 	}
 	for i := range all {
 		object := &all[i]
-		if object.Annotations[translate.AnnotationStore] == "" || !m.owns(object) || !object.DeletionTimestamp.IsZero() {
+		if object.Annotations[translate.AnnotationStore] == "" || !m.owns(object) || !object.DeletionTimestamp.IsZero() ||
+			snapshot.IsReceived(datadir.Space(m.config.DataDir, object.Name)) { // whose check may take minutes
 			continue // reconcile sees to it
 		}
 		isNew, err := m.run(ctx, object)

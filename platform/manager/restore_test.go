@@ -68,7 +68,9 @@ func (p *places) Wake(context.Context, string) error { return p.wake }
 
 func (p *places) Names() []string { return nil }
 
-func (p *places) Snapshot(context.Context, string, string) error { return snapshot.ErrAsleep }
+func (p *places) Snapshot(context.Context, string, string) (bool, error) {
+	return false, snapshot.ErrAsleep
+}
 
 func (p *places) Revision(string) int64 { return 0 }
 

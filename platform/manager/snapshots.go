@@ -52,7 +52,7 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	o := m.config.Snapshots
 	config := snapshot.Config{
 		Dir: datadir.Spaces(m.config.DataDir), Scratch: datadir.Scratch(m.config.DataDir), Spaces: allSpaces{spaceprocess.Snapshots{Shard: m.shard}, m},
-		Elsewhere: func(space string) bool { return m.processes.get(space) != nil }, Foreign: m.pods != nil, Received: m.isReceived,
+		Elsewhere: func(space string) bool { return m.processes.get(space) != nil }, Foreign: m.pods != nil, Volume: m.volume,
 		Every: o.Every, Keep: o.Keep, Observe: m.env.Metrics.Snapshot, Logger: m.logger,
 	}
 	buckets := map[string]*snapshot.Bucket{}

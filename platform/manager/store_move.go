@@ -60,7 +60,7 @@ func (m *Manager) moveStoreToPod(ctx context.Context, name string, p *dedicated.
 			return err
 		}
 	}
-	if err := removeStore(dir); err != nil {
+	if err := errors.Join(removeStore(dir), snapshot.UnmarkReceived(dir)); err != nil {
 		return err
 	}
 	if err := m.sendIdentity(ctx, name, p); err != nil {
@@ -112,7 +112,7 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 			return err
 		}
 		if !m.deletions.has(name) { // which doesn't open the store, and a damaged one is worth keeping, too
-			if err := m.checkReceived(ctx, name, store); err != nil {
+			if err := checkReceived(ctx, name, store, m.config.Specs.Limits(name)); err != nil {
 				return err
 			}
 		}
@@ -136,17 +136,22 @@ var errStaysInPod = errors.New("the space stays in its pod")
 
 // beginMoveFromPod fails with errStaysInPod if the store of a space can't be moved from its pod now. Call end when it has been moved.
 func (m *Manager) beginMoveFromPod(object *v1alpha1.Space) (end func(), err error) {
-	where, err := m.storeLocation(object.Name)
-	if err != nil {
+	if err := m.checkTrust(object); err != nil {
 		return nil, err
-	}
-	if where != nil && !trusted(object) {
-		return nil, fmt.Errorf("%w: %w", errStaysInPod, errUntrusted)
 	}
 	if end, err = m.transfers.begin(object.Name); err != nil {
 		return nil, fmt.Errorf("%w: %w", errStaysInPod, err)
 	}
 	return end, nil
+}
+
+// checkTrust fails with errUntrusted if the store of a space is in its pod, and the admin doesn't trust what runs there.
+func (m *Manager) checkTrust(object *v1alpha1.Space) error {
+	where, err := m.storeLocation(object.Name)
+	if err == nil && where != nil && !trusted(object) {
+		err = fmt.Errorf("%w: %w", errStaysInPod, errUntrusted)
+	}
+	return err
 }
 
 // changeInPod has a space whose store can't be moved from its pod yet run there with everything else that its new spec says.
@@ -169,18 +174,23 @@ func (m *Manager) changeInPod(ctx context.Context, object *v1alpha1.Space, want 
 	return m.apply(ctx, object, held, settings)
 }
 
-// moveStoreFromPod is fetchStore for a space that runs in its pod. If it fails, the space continues there.
-func (m *Manager) moveStoreFromPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+// moveStoreFromPod is fetchStore for a space that runs in its pod, and whose admin trusts that. If it fails, the space continues
+// there.
+func (m *Manager) moveStoreFromPod(ctx context.Context, object *v1alpha1.Space, spec v1alpha1.SpaceSpec) error {
 	if m.pods == nil {
 		return nil
 	}
+	name := object.Name
 	running := m.processes.get(name)
 	if running != nil { // so that nothing lets the space run meanwhile
 		if err := running.Stop(ctx); err != nil {
 			return err
 		}
 	}
-	err := m.fetchStore(ctx, name, spec)
+	err := m.checkTrust(object) // again, now that nothing moves its store to its pod any more
+	if err == nil {
+		err = m.fetchStore(ctx, name, spec)
+	}
 	if err != nil && running != nil {
 		m.processes.swap(name, m.newPod(name, spec))
 		m.start(name)
@@ -220,8 +230,8 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 	defer end()
 	// Before it is here, so that a snapshot of it is never taken for one of a store of this process.
 	dir := datadir.Space(m.config.DataDir, name)
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, receivedFile), nil, 0o600), fsutil.SyncDir(dir)); err != nil {
-		return "", fmt.Errorf("note that the store of space %s comes from its pod: %w", name, err)
+	if err := snapshot.MarkReceived(dir); err != nil {
+		return "", err
 	}
 	transfer, stop := m.whileWanted(ctx, name, givenUp)
 	defer stop()

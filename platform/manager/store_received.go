@@ -5,16 +5,17 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/fsutil"
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/snapshot"
 )
 
 // A store that comes from the pod of a space may have been written by a tenant who has taken over the pod. Limits that are
@@ -29,40 +30,39 @@ func trusted(object *v1alpha1.Space) bool {
 	return object.Annotations[v1alpha1.AnnotationTrustDedicated] == "true"
 }
 
-// receivedFile is in the directory of a space whose store came from its pod when the space was deleted. While it is there, the
-// platform doesn't open that store, and a snapshot of it says where it is from.
-const receivedFile = "store-received"
-
-func (m *Manager) isReceived(name string) bool {
-	_, err := os.Stat(filepath.Join(datadir.Space(m.config.DataDir, name), receivedFile))
-	return err == nil
-}
-
 // admitReceived checks the store that a deleted space of this name has left, if it came from a pod, before the space is Shared.
 // It fails with errUntrusted if the admin doesn't trust the store.
 func (m *Manager) admitReceived(ctx context.Context, object *v1alpha1.Space) error {
-	name := object.Name
-	if !m.isReceived(name) {
+	name, dir := object.Name, datadir.Space(m.config.DataDir, object.Name)
+	switch {
+	case !snapshot.IsReceived(dir):
 		return nil
-	}
-	if !trusted(object) {
+	case !trusted(object):
 		return errUntrusted
 	}
-	dir := datadir.Space(m.config.DataDir, name)
-	if err := m.checkReceived(ctx, name, filepath.Join(dir, "store.db")); err != nil {
+	settings, errs := m.config.Specs.Read(&object.Spec, field.NewPath("spec"))
+	if len(errs) > 0 {
+		return &invalidSpec{errs}
+	}
+	end, err := m.transfers.begin(name) // a check takes as long as a store is large
+	if err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(filepath.Join(dir, receivedFile)), fsutil.SyncDir(dir))
+	defer end()
+	if err := checkReceived(ctx, name, filepath.Join(dir, "store.db"), settings.Limits()); err != nil {
+		return err
+	}
+	return snapshot.UnmarkReceived(dir)
 }
 
 // checkTimeout is far more than the check of the largest store takes.
 const checkTimeout = 15 * time.Minute
 
 // checkReceived checks a store that comes from the pod of a space.
-func (m *Manager) checkReceived(ctx context.Context, name, store string) error {
+func checkReceived(ctx context.Context, name, store string, limits bounds.Limits) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := kine.CheckReceived(ctx, store, m.config.Specs.Limits(name)); err != nil {
+	if err := kine.CheckReceived(ctx, store, limits); err != nil {
 		return fmt.Errorf("check the store of space %s from its pod: %w; as long as spec.isolation is Dedicated, the space runs in its pod with that store", name, err)
 	}
 	return nil

@@ -57,13 +57,14 @@ func givenUp(object *v1alpha1.Space) bool {
 	return object != nil && !object.DeletionTimestamp.IsZero() && object.Spec.DeletionPolicy == v1alpha1.DeletionDelete
 }
 
-// stays reports whether a space that moves to the shared process is to stay in its pod after all, or is to be deleted.
+// stays reports whether a space that moves to the shared process is to stay in its pod after all, because its spec says so or the
+// admin trusts its pod no more, or is to be deleted.
 func (m *Manager) stays(object *v1alpha1.Space) bool {
 	if object == nil || !object.DeletionTimestamp.IsZero() {
 		return true
 	}
 	want, _, _ := m.want(object)
-	return want != nil && want.Spec.Isolation == v1alpha1.Dedicated
+	return want != nil && want.Spec.Isolation == v1alpha1.Dedicated || m.checkTrust(object) != nil
 }
 
 // whileWanted returns a context for the transfer of a space's store, which ends when unwanted reports true of its object: a pod

@@ -26,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -70,7 +71,7 @@ func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
 			t.Errorf("try %d: it waits for %q", i, left)
 		}
 	}
-	if m.isReceived("moved") {
+	if snapshot.IsReceived(datadir.Space(m.config.DataDir, "moved")) {
 		t.Error("a store that was not asked for is marked as received")
 	}
 	end()

@@ -15,16 +15,16 @@ import (
 type Snapshots struct{ *shard.Shard }
 
 // Snapshot implements [snapshot.Spaces].
-func (s Snapshots) Snapshot(ctx context.Context, name, path string) error {
+func (s Snapshots) Snapshot(ctx context.Context, name, path string) (elsewhere bool, err error) {
 	running := s.Space(name)
 	if running == nil {
-		return snapshot.ErrAsleep
+		return false, snapshot.ErrAsleep
 	}
-	err := running.Snapshot(ctx, path)
+	err = running.Snapshot(ctx, path)
 	if err != nil && ctx.Err() == nil && s.Space(name) != running {
-		return snapshot.ErrAsleep // it went to sleep in the meantime
+		return false, snapshot.ErrAsleep // it went to sleep in the meantime
 	}
-	return err
+	return false, err
 }
 
 // Wake implements [snapshot.Spaces]. It does not wake a space that may end the process: a snapshot is not worth that.

@@ -96,6 +96,9 @@ func idleOf(sleep *v1alpha1.Sleep) shard.Idle {
 	return idle
 }
 
+// Limits are those of the space.
+func (s *Settings) Limits() bounds.Limits { return s.limits }
+
 // defaultLimits returns what the host sets for a container without limits; nil for the built-in defaults.
 func (s *Settings) defaultLimits() corev1.ResourceList {
 	for _, item := range s.LimitRange {

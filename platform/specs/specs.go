@@ -173,7 +173,7 @@ func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList
 }
 
 // Limits returns a space's limits, for [gateway.NewLimiter].
-func (s *Specs) Limits(space string) bounds.Limits { return s.Of(space).limits }
+func (s *Specs) Limits(space string) bounds.Limits { return s.Of(space).Limits() }
 
 // Idle returns when a space counts as idle.
 func (s *Specs) Idle(space string) shard.Idle {
