@@ -18,8 +18,11 @@ import (
 // revisions leave room for more, and that it has no more than limits allow, which are otherwise enforced when something is
 // written. What is in the objects it does not check. It reads the whole file, until ctx ends.
 //
-// It fails with ErrNotStore or ErrDamaged if the store is not sound, and with a [bounds.ExceededError] if it has too much.
+// It fails with ErrNotStore or ErrDamaged if the store is not sound, and with [bounds.ErrExceeded] if it has too much.
 func CheckReceived(ctx context.Context, path string, limits bounds.Limits) (err error) {
+	if n := sqlite.SizeOf(path + "-wal"); n > 0 {
+		return fmt.Errorf("%w: it has a log beside it, which no received store has", ErrDamaged)
+	}
 	if err := sqlite.CheckWhole(ctx, path, "integrity_check"); err != nil {
 		return err
 	}
@@ -101,9 +104,16 @@ func checkAmounts(ctx context.Context, db *sql.DB, limits bounds.Limits) error {
 		return err
 	}
 	// An open store compacts itself when its limit is reached, but deletions may exceed the limit by what is deleted.
-	err = limits.Check(bounds.StoreBytes, max(current, all/2))
+	err = checkAmount(limits, bounds.StoreBytes, max(current, all/2))
 	for i, kind := range kinds {
-		err = errors.Join(err, limits.Check(kind.quantity, have.count[i]))
+		err = errors.Join(err, checkAmount(limits, kind.quantity, have.count[i]))
 	}
 	return err
+}
+
+func checkAmount(limits bounds.Limits, q bounds.Quantity, have int64) error {
+	if limit := limits.Of(q); have > limit {
+		return fmt.Errorf("%w: the store has %d %s, and the limit %s is %d", bounds.ErrExceeded, have, q.Bound().Unit, q, limit)
+	}
+	return nil
 }

@@ -13,7 +13,10 @@ import (
 const (
 	// volumeReserve is how much of a file system is kept free: this, or a tenth of it if that is less.
 	volumeReserve = 512 << 20
-	// smallStore is the size up to which a store may always grow, because it is not what fills the file system.
+	// updateShare is the part of the reserve that updates leave.
+	updateShare = 4
+	// smallStore is the size up to which a store may always grow, because it is not what fills the file system. The same holds
+	// for other files.
 	smallStore = 16 << 20
 )
 
@@ -59,17 +62,22 @@ func (v *Volume) remove(b *storeBudget) {
 	}
 }
 
-// Reserve keeps space for a file that is going to be written, in bytes, until end is called. Files that are written at the same
-// time don't get the same space, and stores keep what [Volume] leaves to them. It fails if there is too little. If the free
-// space is unknown, there is enough.
-func (v *Volume) Reserve(size int64) (end func(), err error) {
+// Reserve keeps space for a file of size bytes that is going to be written, until end is called: files that are written at the
+// same time don't get the same space. It fails if there is too little. A file of a tenant, who may send one at any time, leaves
+// the whole reserve to stores; another one may use as much of it as updates. If the free space is unknown, there is enough. What
+// is written of a file counts twice until end is called.
+func (v *Volume) Reserve(size int64, ofTenant bool) (end func(), err error) {
 	if v == nil {
 		return func() {}, nil
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	free, total, err := v.stat()
-	if kept := reserveOf(total) + v.reserved; err == nil && size > free-kept {
+	kept := reserveOf(total)
+	if !ofTenant {
+		kept /= updateShare
+	}
+	if kept += v.reserved; err == nil && size > free-kept && (size > smallStore || size > free) {
 		return nil, fmt.Errorf("it has %d bytes, and the file system has %d free, of which %d are kept for stores and other copies; enlarge it, or delete snapshots or retained spaces from it",
 			size, free, kept)
 	}
@@ -93,7 +101,7 @@ func (v *Volume) mayGrow(b *storeBudget, creates bool) bool {
 	free, size, err := v.stat()
 	reserve := reserveOf(size)
 	if !creates {
-		reserve /= 4
+		reserve /= updateShare
 	}
 	if err != nil || free >= reserve {
 		return true

@@ -56,24 +56,37 @@ func TestHostileFilesDoNotTakeTheSpaceOfStores(t *testing.T) {
 	const gib = 1 << 30
 	free := int64(3 * gib)
 	v := newVolume(func() (int64, int64, error) { return free, 10 * gib, nil })
-	first, err := v.Reserve(2 * gib)
+	first, err := v.Reserve(2*gib, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Reserve(gib); err == nil || !strings.Contains(err.Error(), "enlarge it") {
+	if _, err := v.Reserve(gib, true); err == nil || !strings.Contains(err.Error(), "enlarge it") {
 		t.Errorf("a second file in the space of the first: %v", err)
 	}
-	small, err := v.Reserve(gib / 4)
+	small, err := v.Reserve(gib/4, true)
 	if err != nil {
 		t.Errorf("a second file beside the first: %v", err)
 	}
 	first()
 	first()
 	small()
-	if _, err := v.Reserve(3 * gib); err == nil {
+	if _, err := v.Reserve(3*gib, true); err == nil {
 		t.Error("a file takes what is kept for stores")
 	}
-	if _, err := v.Reserve(2 * gib); err != nil {
-		t.Errorf("after the first file: %v", err)
+	again, err := v.Reserve(2*gib, true)
+	if err != nil {
+		t.Fatalf("after the first file: %v", err)
+	}
+	again()
+	free = 400 << 20
+	if _, err := v.Reserve(100<<20, true); err == nil {
+		t.Error("a tenant's file takes what is kept for stores")
+	}
+	for what, size := range map[string]int64{"a small file": smallStore, "the platform's own": 200 << 20} {
+		end, err := v.Reserve(size, size == smallStore)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		end()
 	}
 }

@@ -250,7 +250,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	if err != nil {
 		return ID{}, 0, err
 	}
-	written, err := k.config.Volume.Reserve(packed.Size())
+	written, err := k.config.Volume.Reserve(packed.Size(), sent)
 	if err != nil {
 		return ID{}, 0, fmt.Errorf("write the archive: %w", err)
 	}

@@ -182,12 +182,12 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 		return false, err
 	}
 	if want.Spec.Isolation != v1alpha1.Dedicated {
-		// Its store may still be in its pod: then it runs there until the change takes it from there.
+		// Its store may still be in its pod, or have come from one: then it runs there until the change takes it from there.
 		where, readErr := m.storeLocation(name)
 		if readErr != nil {
 			return false, readErr
 		}
-		if where != nil {
+		if where != nil || snapshot.IsReceived(datadir.Space(m.config.DataDir, name)) {
 			if want, settings, err = m.beforeMove(name, err); want == nil {
 				return false, err
 			}
@@ -197,9 +197,6 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 		return false, err
 	}
 	before, readErr := readApplied(datadir.Space(m.config.DataDir, name))
-	if want.Spec.Isolation != v1alpha1.Dedicated && snapshot.IsReceived(datadir.Space(m.config.DataDir, name)) {
-		return false, errUntrusted
-	}
 	if want.Spec.Isolation == v1alpha1.Dedicated && !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
 		if before == nil || before.Outgrown || before.Spec.Isolation == v1alpha1.Dedicated {
 			return false, m.tooManyDedicated()
@@ -280,18 +277,13 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 		}
 		return failure
 	}
-	if want.Spec.Isolation != v1alpha1.Dedicated { // before anything stops
-		if err := m.admitReceived(ctx, object); err != nil {
-			return fmt.Errorf("%w: %w", errStaysInPod, err)
-		}
-	}
-	if m.processes.get(name) != nil && want.Spec.Isolation != v1alpha1.Dedicated && m.pods != nil {
-		end, err := m.beginMoveFromPod(object)
+	if m.processes.get(name) != nil && want.Spec.Isolation != v1alpha1.Dedicated {
+		end, err := m.beginToShare(ctx, object)
 		if err != nil {
-			if failure := m.changeInPod(ctx, object, want); failure != nil {
+			if failure := m.changeDedicated(ctx, object, want); failure != nil {
 				return failure
 			}
-			return err
+			return fmt.Errorf("%w: %w", errStaysDedicated, err)
 		}
 		defer end()
 	}

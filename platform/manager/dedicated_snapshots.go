@@ -88,6 +88,6 @@ func (m *Manager) admitCopy(space string) func(size int64) (end func(), err erro
 		if most := 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack; size > most {
 			return nil, fmt.Errorf("it has %d bytes, at most %d are possible", size, most)
 		}
-		return m.volume.Reserve(size)
+		return m.volume.Reserve(size, true)
 	}
 }

@@ -76,6 +76,7 @@ type Manager struct {
 	changes          changes
 	deletions        deletions
 	transfers        transfers // of stores out of pods
+	failedMoves      failedMoves
 	restores         transfers // into pods, which pods that don't hand out their stores must not hold up
 	// withinShare has since when spaces have been within their share, each a time.Time, by name.
 	withinShare sync.Map

@@ -139,7 +139,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	if errors.Is(failure, errTransfers) { // changes without an event of the object
 		return busyRetry, m.writeStatus(ctx, object, failure)
 	}
-	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) && !errors.Is(failure, errUntrusted) {
+	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) && !errors.Is(failure, errUntrusted) && !errors.Is(failure, errStaysDedicated) {
 		err = failure // is tried again
 	}
 	return m.refreshAfter(object), errors.Join(err, m.writeStatus(ctx, object, failure))

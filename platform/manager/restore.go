@@ -186,7 +186,7 @@ func (s *snapshots) mayClone(id snapshot.ID, as string, there, replace bool) err
 	case !there:
 		return nil
 	case s.elsewhere(as) != nil:
-		remedy = "that space has a process of its own; choose another name, or set spec.isolation of its Space object to Shared and use --replace"
+		remedy = "that space has a process of its own; choose another name, or set spec.isolation of its Space object to Shared, wait until it has moved, and use --replace"
 	case as == id.Space:
 		remedy = "that space is the source of the snapshot; restore it without --as"
 	case !replace:

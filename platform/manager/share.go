@@ -67,7 +67,7 @@ func shareCondition(before *metav1.Condition, r shareReading) *metav1.Condition 
 		return nil
 	case r.Moved:
 		return is(metav1.ConditionTrue, r.Now, v1alpha1.ReasonDedicated,
-			"the space outgrew its share of the shared process's memory, and has a process of its own; to move it back, set spec.dedicateAfterSeconds to 0")
+			"the space outgrew its share of the shared process's memory, and has a process of its own; to move it back, set spec.dedicateAfterSeconds to 0, and in a cluster, annotate the Space with "+v1alpha1.AnnotationTrustDedicated+"=true if you trust what ran in its pod")
 	case r.Share == 0:
 		return is(metav1.ConditionUnknown, r.Now, v1alpha1.ReasonNoMemoryLimit, "the platform's process has no memory limit, so that a space has no share of it; set GOMEMLIMIT, or a limit of its control group")
 	case !decided && current && (r.Use == shard.ShareUnknown || r.Use == shard.NearShare):

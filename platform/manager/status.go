@@ -111,7 +111,7 @@ func withFailure(ready metav1.Condition, failure error) metav1.Condition {
 	if failure == nil {
 		return ready
 	}
-	if errors.Is(failure, errStaysInPod) { // and runs as before
+	if errors.Is(failure, errStaysDedicated) { // and runs as before
 		stays := failure.Error()
 		if ready.Status != metav1.ConditionTrue && ready.Message != "" {
 			stays = ready.Message + "; " + stays

@@ -131,31 +131,37 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 	return fsutil.SyncDir(dir)
 }
 
-// errStaysInPod is of a space that is to be Shared, and runs on in its pod for the reason that the error gives.
-var errStaysInPod = errors.New("the space stays in its pod")
+// errStaysDedicated is of a space that is to be Shared, and runs on as it is for the reason that the error gives.
+var errStaysDedicated = errors.New("the space stays dedicated")
 
-// beginMoveFromPod fails with errStaysInPod if the store of a space can't be moved from its pod now. Call end when it has been moved.
-func (m *Manager) beginMoveFromPod(object *v1alpha1.Space) (end func(), err error) {
+// beginToShare fails if a dedicated space can't be moved to the shared process now. Otherwise, call end when it has been moved.
+func (m *Manager) beginToShare(ctx context.Context, object *v1alpha1.Space) (end func(), err error) {
+	if err := m.admitReceived(ctx, object); err != nil {
+		return nil, err
+	}
+	if m.pods == nil {
+		return func() {}, nil
+	}
 	if err := m.checkTrust(object); err != nil {
 		return nil, err
 	}
-	if end, err = m.transfers.begin(object.Name); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStaysInPod, err)
+	if err := m.failedMoves.check(object); err != nil {
+		return nil, err
 	}
-	return end, nil
+	return m.transfers.begin(object.Name)
 }
 
 // checkTrust fails with errUntrusted if the store of a space is in its pod, and the admin doesn't trust what runs there.
 func (m *Manager) checkTrust(object *v1alpha1.Space) error {
 	where, err := m.storeLocation(object.Name)
 	if err == nil && where != nil && !trusted(object) {
-		err = fmt.Errorf("%w: %w", errStaysInPod, errUntrusted)
+		err = errUntrusted
 	}
 	return err
 }
 
-// changeInPod has a space whose store can't be moved from its pod yet run there with everything else that its new spec says.
-func (m *Manager) changeInPod(ctx context.Context, object *v1alpha1.Space, want *applied) error {
+// changeDedicated has a space that can't be moved to the shared process yet run with everything else that its new spec says.
+func (m *Manager) changeDedicated(ctx context.Context, object *v1alpha1.Space, want *applied) error {
 	name := object.Name
 	before := m.applied.get(name)
 	// Its generation is the one before until all of the new spec has taken effect.
@@ -191,11 +197,19 @@ func (m *Manager) moveStoreFromPod(ctx context.Context, object *v1alpha1.Space, 
 	if err == nil {
 		err = m.fetchStore(ctx, name, spec)
 	}
-	if err != nil && running != nil {
+	if err == nil {
+		m.failedMoves.forget(name)
+		return nil
+	}
+	if ctx.Err() == nil && !errors.Is(err, errUntrusted) {
+		m.failedMoves.note(object, err)
+		m.logger.Error(err, "Could not move a space to the shared process; Berth retries", "space", name)
+	}
+	if running != nil {
 		m.processes.swap(name, m.newPod(name, spec))
 		m.start(name)
 	}
-	return err
+	return fmt.Errorf("%w: %w", errStaysDedicated, err)
 }
 
 // giveUp is the remedy if a pod doesn't hand out its store.

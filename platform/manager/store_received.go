@@ -34,15 +34,18 @@ func trusted(object *v1alpha1.Space) bool {
 // It fails with errUntrusted if the admin doesn't trust the store.
 func (m *Manager) admitReceived(ctx context.Context, object *v1alpha1.Space) error {
 	name, dir := object.Name, datadir.Space(m.config.DataDir, object.Name)
-	switch {
-	case !snapshot.IsReceived(dir):
-		return nil
-	case !trusted(object):
-		return errUntrusted
+	if where, err := m.storeLocation(name); err != nil || where != nil || !snapshot.IsReceived(dir) {
+		return err
 	}
 	settings, errs := m.config.Specs.Read(&object.Spec, field.NewPath("spec"))
 	if len(errs) > 0 {
 		return &invalidSpec{errs}
+	}
+	if m.applied.get(name) == nil {
+		m.config.Specs.Set(name, settings) // for a restore, after which the space runs
+	}
+	if !trusted(object) {
+		return errUntrusted
 	}
 	end, err := m.transfers.begin(name) // a check takes as long as a store is large
 	if err != nil {
@@ -63,7 +66,7 @@ func checkReceived(ctx context.Context, name, store string, limits bounds.Limits
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := kine.CheckReceived(ctx, store, limits); err != nil {
-		return fmt.Errorf("check the store of space %s from its pod: %w; as long as spec.isolation is Dedicated, the space runs in its pod with that store", name, err)
+		return fmt.Errorf("check the store of space %s from its pod: %w; set spec.isolation to Dedicated to run the space in a pod, and correct it there", name, err)
 	}
 	return nil
 }

@@ -29,11 +29,12 @@ func TestHostileAReceivedStoreNeedsTrustAndACheck(t *testing.T) {
 	if _, err := m.run(t.Context(), object); !errors.Is(err, errUntrusted) || m.applied.get("moved") != nil {
 		t.Errorf("without trust: %v", err)
 	}
-	if _, err := m.place(object); !errors.Is(err, errUntrusted) {
-		t.Errorf("on another way to its place: %v", err)
+	if _, err := m.place(object); err != nil || m.applied.get("moved") != nil {
+		t.Errorf("on another way to its place: %+v (%v)", m.applied.get("moved"), err)
 	}
+	m.processes.add("moved", m.pod, 1)
 	m.applied.set("moved", &applied{Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}})
-	if err := m.change(t.Context(), object); !errors.Is(err, errUntrusted) || !errors.Is(err, errStaysInPod) {
+	if err := m.change(t.Context(), object); !errors.Is(err, errUntrusted) || !errors.Is(err, errStaysDedicated) {
 		t.Errorf("while it is dedicated, and has not moved to its pod: %v", err)
 	}
 	object.Annotations = map[string]string{v1alpha1.AnnotationTrustDedicated: "true"}
@@ -45,7 +46,7 @@ func TestHostileAReceivedStoreNeedsTrustAndACheck(t *testing.T) {
 	if err := os.WriteFile(path, sound[:len(sound)-100], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.admitReceived(t.Context(), object); err == nil || !strings.Contains(err.Error(), "as long as spec.isolation is Dedicated") || !snapshot.IsReceived(dir) {
+	if err := m.admitReceived(t.Context(), object); err == nil || !strings.Contains(err.Error(), "set spec.isolation to Dedicated") || !snapshot.IsReceived(dir) {
 		t.Errorf("a damaged store: %v", err)
 	}
 	if err := os.WriteFile(path, sound, 0o600); err != nil {

@@ -64,7 +64,7 @@ func (m *Manager) stays(object *v1alpha1.Space) bool {
 		return true
 	}
 	want, _, _ := m.want(object)
-	return want != nil && want.Spec.Isolation == v1alpha1.Dedicated || m.checkTrust(object) != nil
+	return want != nil && want.Spec.Isolation == v1alpha1.Dedicated || errors.Is(m.checkTrust(object), errUntrusted)
 }
 
 // whileWanted returns a context for the transfer of a space's store, which ends when unwanted reports true of its object: a pod

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
@@ -246,12 +249,12 @@ func TestANewObjectDoesNotGiveUpTheStoreOfTheOneBefore(t *testing.T) {
 
 // S3: a move that has to wait for the stores of others changes nothing, and the space is served as before.
 func TestAMoveThatWaitsForOthersLeavesTheSpaceReady(t *testing.T) {
-	ready := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning)}, errStaysInPod)
-	if ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.SpaceRunning) || !strings.Contains(ready.Message, errStaysInPod.Error()) {
+	ready := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.SpaceRunning)}, errStaysDedicated)
+	if ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.SpaceRunning) || !strings.Contains(ready.Message, errStaysDedicated.Error()) {
 		t.Errorf("got %+v", ready)
 	}
-	failing := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: "ImagePullBackOff"}, errStaysInPod)
-	if !strings.Contains(failing.Message, "ImagePullBackOff") || !strings.Contains(failing.Message, errStaysInPod.Error()) {
+	failing := withFailure(metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Message: "ImagePullBackOff"}, errStaysDedicated)
+	if !strings.Contains(failing.Message, "ImagePullBackOff") || !strings.Contains(failing.Message, errStaysDedicated.Error()) {
 		t.Errorf("of a space that is not ready: %+v", failing)
 	}
 	m := newMovable(t)
@@ -264,16 +267,28 @@ func TestAMoveThatWaitsForOthersLeavesTheSpaceReady(t *testing.T) {
 	}
 	end := takeAll(t, m.Manager)
 	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "moved", Generation: 2, Annotations: map[string]string{v1alpha1.AnnotationTrustDedicated: "true"}}}
-	if err := m.change(t.Context(), object); !errors.Is(err, errTransfers) || !errors.Is(err, errStaysInPod) {
+	if err := m.change(t.Context(), object); !errors.Is(err, errTransfers) || !errors.Is(err, errStaysDedicated) {
 		t.Errorf("beside others: %v", err)
 	}
 	end()
 	object.Annotations = nil
-	if err := m.change(t.Context(), object); !errors.Is(err, errUntrusted) || !errors.Is(err, errStaysInPod) {
+	if err := m.change(t.Context(), object); !errors.Is(err, errUntrusted) || !errors.Is(err, errStaysDedicated) {
 		t.Errorf("without the admin's trust: %v", err)
 	}
 	if now := m.applied.get("moved"); now != before || now.partly {
 		t.Errorf("it runs with %+v", now)
+	}
+	// The rest of a new spec takes effect, also after a crash at the first step.
+	unprepared := errors.New("the host does not answer")
+	m.prepare = func(context.Context, string) error { return unprepared }
+	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("7")}
+	object.Spec.Quota = quota
+	if err := m.change(t.Context(), object); !errors.Is(err, unprepared) {
+		t.Errorf("with a new quota: %v", err)
+	}
+	written, err := readApplied(datadir.Space(m.config.DataDir, "moved"))
+	if err != nil || written == nil || written.Spec.Isolation != v1alpha1.Dedicated || written.Generation != 1 || !equality.Semantic.DeepEqual(corev1.ResourceList(written.Spec.Quota), quota) {
+		t.Errorf("the space is to run with %+v (%v)", written, err)
 	}
 	takeAll(t, m.Manager)() // it has taken no place
 }
@@ -310,4 +325,35 @@ func TestAPodOfADeletedSpaceGetsNoOtherToken(t *testing.T) {
 	if last := token(); last != "token-2" {
 		t.Errorf("during the deletion, the pod gets %s", last)
 	}
+}
+
+// S3: a move that fails, which stops the space each time, is tried again after a pause that grows, or when the admin has changed
+// the object. The space stays ready.
+func TestAMoveThatFailsIsFollowedByAPause(t *testing.T) {
+	m := newMovable(t)
+	m.pods = &dedicatedPods{}
+	m.env = Environment{Endpoint: func(space string) string { return "https://berth/spaces/" + space }}
+	m.access = hostaccess.New(nil, func() (*clientcmdapi.Cluster, error) { return nil, errors.New("the pod is not to be had") }, clock.RealClock{})
+	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil {
+		t.Fatal(err)
+	}
+	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "moved", Generation: 2, Annotations: map[string]string{v1alpha1.AnnotationTrustDedicated: "true"}}}
+	if err := m.moveStoreFromPod(t.Context(), object, v1alpha1.SpaceSpec{}); !errors.Is(err, errStaysDedicated) {
+		t.Fatalf("the move: %v", err)
+	}
+	if _, err := m.beginToShare(t.Context(), object); err == nil || !strings.Contains(err.Error(), "not to be had; Berth tries again at ") {
+		t.Errorf("after a failure: %v", err)
+	}
+	first := time.Until(m.failedMoves.of["moved"].after)
+	m.failedMoves.note(object, errors.New("once more"))
+	if next := time.Until(m.failedMoves.of["moved"].after); next <= first {
+		t.Errorf("the pause is %s, and was %s", next, first)
+	}
+	changed := object.DeepCopy()
+	changed.Generation++
+	end, err := m.beginToShare(t.Context(), changed)
+	if err != nil {
+		t.Fatalf("after a change of the object: %v", err)
+	}
+	end()
 }
