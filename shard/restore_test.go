@@ -21,7 +21,9 @@ import (
 // asleepAll shows a shard's spaces to a keeper of snapshots once they have stopped.
 type asleepAll struct{ *shard.Shard }
 
-func (asleepAll) Snapshot(context.Context, string, string) (bool, error) { return false, snapshot.ErrAsleep }
+func (asleepAll) Snapshot(context.Context, string, string) (bool, error) {
+	return false, snapshot.ErrAsleep
+}
 
 func (asleepAll) Revision(string) int64 { return 0 }
 
