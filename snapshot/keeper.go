@@ -234,7 +234,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	}
 	defer os.RemoveAll(scratch)
 	store := filepath.Join(scratch, storeFile)
-	sent, err := k.copyInTurn(ctx, elsewhere, id.Space, store)
+	foreign, err := k.copyInTurn(ctx, elsewhere, id.Space, store)
 	if err != nil {
 		return ID{}, 0, err
 	}
@@ -250,7 +250,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 	if err != nil {
 		return ID{}, 0, err
 	}
-	written, err := k.config.Volume.Reserve(packed.Size(), sent)
+	written, err := k.config.Volume.Reserve(packed.Size(), foreign)
 	if err != nil {
 		return ID{}, 0, fmt.Errorf("write the archive: %w", err)
 	}
@@ -260,7 +260,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 		return ID{}, 0, err
 	}
 	defer archive.Close()
-	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space), sent && k.config.Foreign || IsReceived(filepath.Join(k.config.Dir, id.Space))); err != nil {
+	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space), foreign); err != nil {
 		return ID{}, 0, err
 	}
 	if size, err = archive.Seek(0, 1); err != nil {
@@ -293,7 +293,7 @@ func (k *Keeper) awaitTurn(ctx context.Context, space string) (elsewhere bool, e
 
 // copyInTurn is copyStore, but only a few spaces that run elsewhere send their stores at once, because they fill the
 // scratch directory.
-func (k *Keeper) copyInTurn(ctx context.Context, elsewhere bool, space, to string) (sent bool, err error) {
+func (k *Keeper) copyInTurn(ctx context.Context, elsewhere bool, space, to string) (foreign bool, err error) {
 	if elsewhere {
 		end, err := await(ctx, k.receiving)
 		if err != nil {
@@ -313,14 +313,15 @@ func (k *Keeper) Copy(ctx context.Context, space, to string) error {
 }
 
 // copyStore copies the store of a space. A space that is awake writes the copy itself. If it sleeps, the file is
-// copied, because nobody writes it. If the space wakes or goes to sleep in the meantime, copyStore retries. sent reports
-// whether another process has sent the copy.
-func (k *Keeper) copyStore(ctx context.Context, space, to string) (sent bool, err error) {
+// copied, because nobody writes it. If the space wakes or goes to sleep in the meantime, copyStore retries. foreign
+// reports whether the copy is from a process on another machine.
+func (k *Keeper) copyStore(ctx context.Context, space, to string) (foreign bool, err error) {
 	const attempts = 5
 	path := filepath.Join(k.config.Dir, space, storeFile)
 	for range attempts {
-		if sent, err = k.config.Spaces.Snapshot(ctx, space, to); !errors.Is(err, ErrAsleep) {
-			return sent, err
+		sent, err := k.config.Spaces.Snapshot(ctx, space, to)
+		if !errors.Is(err, ErrAsleep) {
+			return sent && k.config.Foreign, err
 		}
 		if exists(path + "-wal") {
 			// It was not closed cleanly, so only the store itself can read it.
@@ -329,9 +330,10 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (sent bool, er
 			}
 			continue
 		}
+		received := IsReceived(filepath.Dir(path)) // before the copy: the mark goes when the store goes to a pod
 		if err = copyAtRest(path, to); err == nil {
-			if IsReceived(filepath.Dir(path)) { // whoever wrote it may have made it harmful to open
-				return false, nil
+			if received { // whoever wrote it may have made it harmful to open
+				return true, nil
 			}
 			return false, examine(ctx, space, to)
 		}

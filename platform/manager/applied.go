@@ -232,7 +232,10 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 // beforeMove is the spec with which a space runs whose store is to be taken from its pod.
 func (m *Manager) beforeMove(name string, failure error) (*applied, *specs.Settings, error) {
 	before, err := readApplied(datadir.Space(m.config.DataDir, name))
-	if err != nil || before == nil {
+	if err == nil && before == nil {
+		err = fmt.Errorf("the file %s is missing, which says what the space ran with in its pod; restore it from a backup of the data directory", filepath.Join(datadir.Space(m.config.DataDir, name), appliedFile))
+	}
+	if err != nil {
 		return nil, nil, errors.Join(failure, err)
 	}
 	before.Spec.Isolation = v1alpha1.Dedicated // also if a crash came between the two
@@ -278,7 +281,7 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 		return failure
 	}
 	if m.processes.get(name) != nil && want.Spec.Isolation != v1alpha1.Dedicated {
-		end, err := m.beginToShare(ctx, object)
+		end, err := m.beginToShare(object)
 		if err != nil {
 			if failure := m.changeDedicated(ctx, object, want); failure != nil {
 				return failure
@@ -345,7 +348,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 	if want.Spec.Isolation != v1alpha1.Dedicated {
 		transfer, stop := m.whileWanted(ctx, name, m.stays)
 		err := m.moveStoreFromPod(transfer, object, m.applied.get(name).Spec) // without a deadline: a store may be large
-		if errors.Is(context.Cause(transfer), errGivenUp) {
+		if err != nil && errors.Is(context.Cause(transfer), errGivenUp) {
 			err = errors.Join(err, errGivenUp)
 		}
 		stop()

@@ -251,6 +251,7 @@ func (m *Manager) forget(name string) {
 	m.config.Specs.Remove(name)
 	m.quotas.Delete(name)
 	m.withinShare.Delete(name)
+	m.failedMoves.forget(name)
 	if m.access != nil {
 		m.access.Forget(name)
 	}

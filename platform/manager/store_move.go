@@ -135,12 +135,12 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 var errStaysDedicated = errors.New("the space stays dedicated")
 
 // beginToShare fails if a dedicated space can't be moved to the shared process now. Otherwise, call end when it has been moved.
-func (m *Manager) beginToShare(ctx context.Context, object *v1alpha1.Space) (end func(), err error) {
-	if err := m.admitReceived(ctx, object); err != nil {
-		return nil, err
+func (m *Manager) beginToShare(object *v1alpha1.Space) (end func(), err error) {
+	if where, err := m.storeLocation(object.Name); err != nil || where != nil && m.pods == nil {
+		return nil, errors.Join(err, errNoPods)
 	}
-	if m.pods == nil {
-		return func() {}, nil
+	if m.pods == nil && !m.hasReceived(object.Name) {
+		return func() {}, nil // its store stays where it is
 	}
 	if err := m.checkTrust(object); err != nil {
 		return nil, err
@@ -151,10 +151,10 @@ func (m *Manager) beginToShare(ctx context.Context, object *v1alpha1.Space) (end
 	return m.transfers.begin(object.Name)
 }
 
-// checkTrust fails with errUntrusted if the store of a space is in its pod, and the admin doesn't trust what runs there.
+// checkTrust fails with errUntrusted if the store of a space is in its pod, or came from one, and the admin doesn't trust that.
 func (m *Manager) checkTrust(object *v1alpha1.Space) error {
 	where, err := m.storeLocation(object.Name)
-	if err == nil && where != nil && !trusted(object) {
+	if err == nil && (where != nil || m.hasReceived(object.Name)) && !trusted(object) {
 		err = errUntrusted
 	}
 	return err
@@ -180,20 +180,25 @@ func (m *Manager) changeDedicated(ctx context.Context, object *v1alpha1.Space, w
 	return m.apply(ctx, object, held, settings)
 }
 
-// moveStoreFromPod is fetchStore for a space that runs in its pod, and whose admin trusts that. If it fails, the space continues
-// there.
+// moveStoreFromPod stops the process of a space, and is fetchStore if that is a pod. It checks a store that came from a pod. If it
+// fails, the process is started again.
 func (m *Manager) moveStoreFromPod(ctx context.Context, object *v1alpha1.Space, spec v1alpha1.SpaceSpec) error {
-	if m.pods == nil {
+	name := object.Name
+	if m.pods == nil && !m.hasReceived(name) {
 		return nil
 	}
-	name := object.Name
 	running := m.processes.get(name)
 	if running != nil { // so that nothing lets the space run meanwhile
-		if err := running.Stop(ctx); err != nil {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout) // nothing starts one that stops half way
+		defer cancel()
+		if err := running.Stop(stopping); err != nil {
 			return err
 		}
 	}
 	err := m.checkTrust(object) // again, now that nothing moves its store to its pod any more
+	if err == nil {
+		err = m.checkAndUnmark(ctx, name)
+	}
 	if err == nil {
 		err = m.fetchStore(ctx, name, spec)
 	}
@@ -206,7 +211,7 @@ func (m *Manager) moveStoreFromPod(ctx context.Context, object *v1alpha1.Space, 
 		m.logger.Error(err, "Could not move a space to the shared process; Berth retries", "space", name)
 	}
 	if running != nil {
-		m.processes.swap(name, m.newPod(name, spec))
+		m.processes.swap(name, m.newProcess(name, spec))
 		m.start(name)
 	}
 	return fmt.Errorf("%w: %w", errStaysDedicated, err)

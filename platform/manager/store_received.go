@@ -30,29 +30,53 @@ func trusted(object *v1alpha1.Space) bool {
 	return object.Annotations[v1alpha1.AnnotationTrustDedicated] == "true"
 }
 
-// admitReceived checks the store that a deleted space of this name has left, if it came from a pod, before the space is Shared.
-// It fails with errUntrusted if the admin doesn't trust the store.
+// hasReceived reports whether the store of a space is here, came from a pod, and has not been admitted.
+func (m *Manager) hasReceived(name string) bool {
+	dir := datadir.Space(m.config.DataDir, name)
+	return snapshot.IsReceived(dir) && snapshot.Exists(dir)
+}
+
+// admitReceived checks the store that a deleted space of this name has left, if it came from a pod, before the space is Shared
+// and gets its place. It fails with errUntrusted if the admin doesn't trust the store.
 func (m *Manager) admitReceived(ctx context.Context, object *v1alpha1.Space) error {
-	name, dir := object.Name, datadir.Space(m.config.DataDir, object.Name)
-	if where, err := m.storeLocation(name); err != nil || where != nil || !snapshot.IsReceived(dir) {
+	name := object.Name
+	if where, err := m.storeLocation(name); err != nil || where != nil || m.applied.get(name) != nil {
 		return err
+	}
+	if !m.hasReceived(name) {
+		return snapshot.UnmarkReceived(datadir.Space(m.config.DataDir, name))
 	}
 	settings, errs := m.config.Specs.Read(&object.Spec, field.NewPath("spec"))
 	if len(errs) > 0 {
 		return &invalidSpec{errs}
 	}
-	if m.applied.get(name) == nil {
-		m.config.Specs.Set(name, settings) // for a restore, after which the space runs
-	}
+	m.config.Specs.Set(name, settings) // for the check, and for a restore, after which the space runs
 	if !trusted(object) {
 		return errUntrusted
+	}
+	if err := m.failedMoves.check(object); err != nil {
+		return err
 	}
 	end, err := m.transfers.begin(name) // a check takes as long as a store is large
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := checkReceived(ctx, name, filepath.Join(dir, "store.db"), settings.Limits()); err != nil {
+	if err = m.checkAndUnmark(ctx, name); err != nil {
+		m.failedMoves.note(object, err)
+		return err
+	}
+	m.failedMoves.forget(name)
+	return nil
+}
+
+// checkAndUnmark checks the store of a space if it came from a pod and is here. Nothing runs the space.
+func (m *Manager) checkAndUnmark(ctx context.Context, name string) error {
+	if !m.hasReceived(name) {
+		return nil
+	}
+	dir := datadir.Space(m.config.DataDir, name)
+	if err := checkReceived(ctx, name, filepath.Join(dir, "store.db"), m.config.Specs.Limits(name)); err != nil {
 		return err
 	}
 	return snapshot.UnmarkReceived(dir)

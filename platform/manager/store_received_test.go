@@ -29,43 +29,55 @@ func TestHostileAReceivedStoreNeedsTrustAndACheck(t *testing.T) {
 	if _, err := m.run(t.Context(), object); !errors.Is(err, errUntrusted) || m.applied.get("moved") != nil {
 		t.Errorf("without trust: %v", err)
 	}
-	if _, err := m.place(object); err != nil || m.applied.get("moved") != nil {
+	if _, err := m.place(object); err == nil || !strings.Contains(err.Error(), "applied.json is missing") || m.applied.get("moved") != nil {
 		t.Errorf("on another way to its place: %+v (%v)", m.applied.get("moved"), err)
 	}
-	m.processes.add("moved", m.pod, 1)
-	m.applied.set("moved", &applied{Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}})
-	if err := m.change(t.Context(), object); !errors.Is(err, errUntrusted) || !errors.Is(err, errStaysDedicated) {
-		t.Errorf("while it is dedicated, and has not moved to its pod: %v", err)
-	}
-	object.Annotations = map[string]string{v1alpha1.AnnotationTrustDedicated: "true"}
 	path := filepath.Join(dir, "store.db")
 	sound, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, sound[:len(sound)-100], 0o600); err != nil {
-		t.Fatal(err)
+	write := func(store []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, store, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	object.Annotations = map[string]string{v1alpha1.AnnotationTrustDedicated: "true"}
+	write(sound[:len(sound)-100])
 	if err := m.admitReceived(t.Context(), object); err == nil || !strings.Contains(err.Error(), "set spec.isolation to Dedicated") || !snapshot.IsReceived(dir) {
 		t.Errorf("a damaged store: %v", err)
 	}
-	if err := os.WriteFile(path, sound, 0o600); err != nil {
-		t.Fatal(err)
+	write(sound)
+	if err := m.admitReceived(t.Context(), object); err == nil || !strings.Contains(err.Error(), "Berth tries again at ") {
+		t.Errorf("at once after a failure: %v", err)
 	}
+	object.Generation++
 	if err := m.admitReceived(t.Context(), object); err != nil || snapshot.IsReceived(dir) {
 		t.Errorf("a sound store: %v", err)
 	}
 	if err := snapshot.MarkReceived(dir); err != nil {
 		t.Fatal(err)
 	}
+	m.applied.set("moved", &applied{Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}})
+	m.processes.add("moved", m.pod, 1)
+	object.Annotations = nil
+	if err := m.change(t.Context(), object); !errors.Is(err, errUntrusted) || !errors.Is(err, errStaysDedicated) {
+		t.Errorf("while it is dedicated, and has not moved to its pod: %v", err)
+	}
 	if err := m.moveStoreToPod(t.Context(), "moved", m.pod); err != nil || snapshot.IsReceived(dir) {
 		t.Errorf("after it went to a pod again, it is marked as received: %t (%v)", snapshot.IsReceived(dir), err)
 	}
-	object.Annotations = nil
 	if err := m.checkTrust(object); !errors.Is(err, errUntrusted) {
 		t.Errorf("from that pod, without trust: %v", err)
 	}
 	if !m.stays(object) {
 		t.Error("a move goes on without trust")
+	}
+	// A mark beside no store is of a space that never had one.
+	object.Name = "new"
+	empty := datadir.Space(m.config.DataDir, "new")
+	if err := errors.Join(os.MkdirAll(empty, 0o700), snapshot.MarkReceived(empty), m.admitReceived(t.Context(), object)); err != nil || snapshot.IsReceived(empty) {
+		t.Errorf("without a store: %v", err)
 	}
 }

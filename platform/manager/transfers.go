@@ -7,11 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -98,22 +98,22 @@ type failedMoves struct {
 }
 
 type failedMove struct {
-	object *v1alpha1.Space // of the last attempt
-	err    error
-	after  time.Time
-	pause  wait.Backoff
+	of    wish // with which it was tried
+	err   error
+	after time.Time
+	pause wait.Backoff
 }
 
-// check returns the error of the last attempt if it is too early for the next one. What the admin changes of the object may be
-// the remedy, so that it is tried at once.
+// check returns the error of the last attempt if it is too early for the next one. A new spec, or the trust of the admin,
+// may be the remedy, so that it is tried at once.
 func (f *failedMoves) check(object *v1alpha1.Space) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	failed := f.of[object.Name]
-	if failed == nil || !failed.of(object) || !time.Now().Before(failed.after) {
+	if failed == nil || failed.of != wishOf(object) || !time.Now().Before(failed.after) {
 		return nil
 	}
-	return fmt.Errorf("%w; Berth tries again at %s, or when the object changes", failed.err, failed.after.UTC().Format(time.TimeOnly+" MST"))
+	return fmt.Errorf("%w; Berth tries again at %s, or when its spec changes", failed.err, failed.after.UTC().Format(time.TimeOnly+" MST"))
 }
 
 // note records that an attempt has failed.
@@ -124,8 +124,8 @@ func (f *failedMoves) note(object *v1alpha1.Space, err error) {
 		f.of = map[string]*failedMove{}
 	}
 	failed := f.of[object.Name]
-	if failed == nil || !failed.of(object) {
-		failed = &failedMove{object: object, pause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Minute}}
+	if failed == nil || failed.of != wishOf(object) {
+		failed = &failedMove{of: wishOf(object), pause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Minute}}
 		f.of[object.Name] = failed
 	}
 	failed.err, failed.after = err, time.Now().Add(failed.pause.Step())
@@ -137,6 +137,13 @@ func (f *failedMoves) forget(space string) {
 	delete(f.of, space)
 }
 
-func (f *failedMove) of(object *v1alpha1.Space) bool {
-	return f.object.UID == object.UID && f.object.Generation == object.Generation && maps.Equal(f.object.Annotations, object.Annotations)
+// wish is what an admin says of a space that may make a move succeed.
+type wish struct {
+	uid        types.UID
+	generation int64
+	trusted    bool
+}
+
+func wishOf(object *v1alpha1.Space) wish {
+	return wish{object.UID, object.Generation, trusted(object)}
 }

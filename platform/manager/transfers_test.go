@@ -341,7 +341,7 @@ func TestAMoveThatFailsIsFollowedByAPause(t *testing.T) {
 	if err := m.moveStoreFromPod(t.Context(), object, v1alpha1.SpaceSpec{}); !errors.Is(err, errStaysDedicated) {
 		t.Fatalf("the move: %v", err)
 	}
-	if _, err := m.beginToShare(t.Context(), object); err == nil || !strings.Contains(err.Error(), "not to be had; Berth tries again at ") {
+	if _, err := m.beginToShare(object); err == nil || !strings.Contains(err.Error(), "not to be had; Berth tries again at ") {
 		t.Errorf("after a failure: %v", err)
 	}
 	first := time.Until(m.failedMoves.of["moved"].after)
@@ -351,7 +351,7 @@ func TestAMoveThatFailsIsFollowedByAPause(t *testing.T) {
 	}
 	changed := object.DeepCopy()
 	changed.Generation++
-	end, err := m.beginToShare(t.Context(), changed)
+	end, err := m.beginToShare(changed)
 	if err != nil {
 		t.Fatalf("after a change of the object: %v", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 const (
@@ -129,7 +130,7 @@ func makeTypeConverter(group schema.GroupVersion, document []byte) (made typeCon
 
 // sizeOfSchema is about how much a converter takes for a schema with those in it.
 func sizeOfSchema(s *spec.Schema) int64 {
-	size := int64(schemaSize)
+	size := int64(schemaSize) + heapsize.Of(s.Default) + heapsize.Of(s.Extensions["x-kubernetes-list-map-keys"])
 	for name := range s.Properties {
 		property := s.Properties[name]
 		size += int64(len(name)) + sizeOfSchema(&property)
