@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,12 +124,14 @@ func (h *watchedHost) watch(t *testing.T) {
 // edit changes an object as an admin of the host would.
 func edit[T client.Object](object T, namespace, name string, change func(T)) func(context.Context, client.Client) error {
 	return func(ctx context.Context, host client.Client) error {
-		if err := host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
-			return err
-		}
-		before, _ := object.DeepCopyObject().(client.Object)
-		change(object)
-		return host.Patch(ctx, object, client.MergeFrom(before))
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the controller of quotas may write it, too
+			if err := host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+				return err
+			}
+			before, _ := object.DeepCopyObject().(client.Object)
+			change(object)
+			return host.Patch(ctx, object, client.MergeFrom(before))
+		})
 	}
 }
 

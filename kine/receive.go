@@ -15,7 +15,7 @@ import (
 
 // CheckReceived checks a store that comes from somebody who isn't trusted, and that nobody writes to, before it is opened in
 // the process of all spaces: that its pages are sound, that its indexes are there and have what its table has, that its
-// revisions leave room for more, and that it has no more than limits allow, which are otherwise enforced when something is
+// revisions can go on, and that it has no more than limits allow, which are otherwise enforced when something is
 // written. What is in the objects it does not check. It reads the whole file, until ctx ends.
 //
 // It fails with ErrNotStore or ErrDamaged if the store is not sound, and with [bounds.ErrExceeded] if it has too much.
