@@ -39,7 +39,7 @@ func CheckSpaceName(name string) error {
 	if len(name) > translate.MaxSpaceName {
 		return fmt.Errorf("space name %q: %d characters, at most %d are allowed", name, len(name), translate.MaxSpaceName)
 	}
-	if name == "system" || name == "default" || name == "host" {
+	if name == "system" || name == "host" {
 		return fmt.Errorf("space name %q is reserved; choose another", name)
 	}
 	return nil

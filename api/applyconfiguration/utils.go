@@ -19,16 +19,48 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=berth.dev, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithKind("Access"):
+		return &apiv1alpha1.AccessApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AdditionalRoleBinding"):
+		return &apiv1alpha1.AdditionalRoleBindingApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BerthConfiguration"):
+		return &apiv1alpha1.BerthConfigurationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BerthConfigurationSpec"):
+		return &apiv1alpha1.BerthConfigurationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Clients"):
 		return &apiv1alpha1.ClientsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HostNamespace"):
 		return &apiv1alpha1.HostNamespaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Namespaces"):
+		return &apiv1alpha1.NamespacesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Network"):
 		return &apiv1alpha1.NetworkApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Nodes"):
 		return &apiv1alpha1.NodesApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Owner"):
+		return &apiv1alpha1.OwnerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OwnerScope"):
+		return &apiv1alpha1.OwnerScopeApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OwnerStatus"):
+		return &apiv1alpha1.OwnerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Permissions"):
+		return &apiv1alpha1.PermissionsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodSecurity"):
 		return &apiv1alpha1.PodSecurityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Publication"):
+		return &apiv1alpha1.PublicationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PublicationField"):
+		return &apiv1alpha1.PublicationFieldApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PublicationSource"):
+		return &apiv1alpha1.PublicationSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PublicationSpec"):
+		return &apiv1alpha1.PublicationSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PublicationStatus"):
+		return &apiv1alpha1.PublicationStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PublishedObject"):
+		return &apiv1alpha1.PublishedObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PublishedObjectSpec"):
+		return &apiv1alpha1.PublishedObjectSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QuotaStatus"):
 		return &apiv1alpha1.QuotaStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Sleep"):
@@ -41,8 +73,28 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SpaceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SpaceStatus"):
 		return &apiv1alpha1.SpaceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Subject"):
+		return &apiv1alpha1.SubjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SubtreeUsage"):
+		return &apiv1alpha1.SubtreeUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SyncOption"):
 		return &apiv1alpha1.SyncOptionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Tenant"):
+		return &apiv1alpha1.TenantApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantDefaults"):
+		return &apiv1alpha1.TenantDefaultsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantOwner"):
+		return &apiv1alpha1.TenantOwnerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantSpace"):
+		return &apiv1alpha1.TenantSpaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantSpec"):
+		return &apiv1alpha1.TenantSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantStatus"):
+		return &apiv1alpha1.TenantStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantSummary"):
+		return &apiv1alpha1.TenantSummaryApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("TenantUsage"):
+		return &apiv1alpha1.TenantUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Usage"):
 		return &apiv1alpha1.UsageApplyConfiguration{}
 

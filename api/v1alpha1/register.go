@@ -22,7 +22,10 @@ func Resource(plural string) schema.GroupResource {
 
 // AddToScheme registers the types of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Space{}, &SpaceList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&Space{}, &SpaceList{}, &Tenant{}, &TenantList{}, &TenantOwner{}, &TenantOwnerList{}, &BerthConfiguration{}, &BerthConfigurationList{},
+		&Publication{}, &PublicationList{}, &PublishedObject{}, &PublishedObjectList{},
+	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

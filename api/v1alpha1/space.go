@@ -16,12 +16,14 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.spec.isolation`
 // +kubebuilder:selectablefield:JSONPath=`.spec.platformName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.tenantName`
 // +kubebuilder:selectablefield:JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.usage.cpu`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.usage.memory`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Tenant",type=string,JSONPath=`.spec.tenantName`,priority=1
 // +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.status.isolation`,priority=1
 // +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.spec.platformName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
@@ -30,7 +32,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="the name of a space may have at most 57 characters, because the names of its objects on the host begin with it"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="the name of a space must not contain dots"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['system', 'default', 'host'])",message="the names system, default, and host are reserved"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['system', 'host'])",message="the names system and host are reserved"
 type Space struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
@@ -71,6 +73,14 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a space stays with its platform; create another one there, and restore a snapshot as it"
 	PlatformName string `json:"platformName,omitempty"`
+	// tenantName is the name of the Tenant that the space belongs to. It can't be changed once it is set. The operator then sets
+	// access, namespaces, and publications as the Tenant says.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=57
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a space stays with its tenant; create another one for the other tenant, and restore a snapshot as it"
+	TenantName string `json:"tenantName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared. In a cluster, a space goes back to Shared only with the annotation berth.dev/trust-dedicated=true,
 	// because its store comes from its pod.
@@ -148,6 +158,21 @@ type SpaceSpec struct {
 	// snapshots says where and how often to take snapshots of the space. What it doesn't set is as the platform's settings say.
 	// +optional
 	Snapshots Snapshots `json:"snapshots,omitzero"`
+	// access says who owns the space, and what the owners may do in it. In a space of a tenant, the operator sets it.
+	// +optional
+	Access Access `json:"access,omitzero"`
+	// namespaces is what the namespaces of the space have. In a space of a tenant, the operator sets it.
+	// +optional
+	Namespaces Namespaces `json:"namespaces,omitzero"`
+	// publications are the names of the Publications whose objects are copied to the space. In a space of a tenant, the
+	// operator sets it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Publications []string `json:"publications,omitempty"`
 }
 
 // Isolation says what a space shares with others.

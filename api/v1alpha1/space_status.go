@@ -149,6 +149,17 @@ type SpaceStatus struct {
 	// usage is a summary of quota, as kubectl get prints it. Programs read quota.
 	// +optional
 	Usage Usage `json:"usage,omitzero"`
+	// namespaces are the names of the space's namespaces that spec.namespaces is about, at most the first 500 of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Namespaces []string `json:"namespaces,omitempty"`
+	// namespaceCount is the number of these namespaces.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	NamespaceCount *int32 `json:"namespaceCount,omitempty"`
 }
 
 // QuotaStatus is the status of the ResourceQuota of a space's namespace on the host.

@@ -26,6 +26,117 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.berth-dev.berth.api.v1alpha1.Access
+  map:
+    fields:
+    - name: additionalRoleBindings
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.AdditionalRoleBinding
+          elementRelationship: atomic
+    - name: administrators
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.Subject
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+    - name: cordoned
+      type:
+        scalar: boolean
+    - name: ownerProfile
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
+    - name: ownerScope
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerScope
+    - name: owners
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.Owner
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+    - name: serviceAccountPromotion
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Feature
+- name: com.github.berth-dev.berth.api.v1alpha1.AdditionalRoleBinding
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: clusterRoleName
+      type:
+        scalar: string
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: subjects
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.rbac.v1.Subject
+          elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.BerthConfiguration
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.BerthConfigurationSpec
+      default:
+        defaultTenantName: default
+- name: com.github.berth-dev.berth.api.v1alpha1.BerthConfigurationSpec
+  map:
+    fields:
+    - name: administrators
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.Subject
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+    - name: defaultTenantName
+      type:
+        scalar: string
+      default: default
+    - name: maxTreeDepth
+      type:
+        scalar: numeric
+      default: 8
+    - name: ownerScope
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerScope
+      default:
+        groups:
+        - berth.dev
+    - name: serviceAccountPromotion
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Feature
+      default: Disabled
+    - name: tenantDefaults
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.TenantDefaults
 - name: com.github.berth-dev.berth.api.v1alpha1.Clients
   map:
     fields:
@@ -49,6 +160,10 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
 - name: com.github.berth-dev.berth.api.v1alpha1.DeletionPolicy
   scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.DeletionPropagation
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Feature
+  scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.HostNamespace
   map:
     fields:
@@ -64,6 +179,34 @@ var schemaYAML = typed.YAMLObject(`types:
             scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Isolation
   scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Namespaces
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: limitRanges
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.LimitRangeSpec
+          elementRelationship: atomic
+    - name: networkPolicies
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicySpec
+          elementRelationship: atomic
+    - name: quota
+      type:
+        scalar: numeric
 - name: com.github.berth-dev.berth.api.v1alpha1.Network
   map:
     fields:
@@ -94,8 +237,80 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.Owner
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: clusterRoles
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+      default:
+      - admin
+      - berth-namespace-deleter
+    - name: kind
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SubjectKind
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: name
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.OwnerScope
+  map:
+    fields:
+    - name: groups
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: users
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+- name: com.github.berth-dev.berth.api.v1alpha1.OwnerStatus
+  map:
+    fields:
+    - name: clusterRoles
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: inheritedFrom
+      type:
+        scalar: string
+    - name: kind
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SubjectKind
+    - name: name
+      type:
+        scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Permission
   scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Permissions
+  map:
+    fields:
+    - name: matchOwners
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+          elementRelationship: atomic
 - name: com.github.berth-dev.berth.api.v1alpha1.PodSecurity
   map:
     fields:
@@ -117,6 +332,129 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: userNamespaces
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Publication
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PublicationSpec
+    - name: status
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PublicationStatus
+- name: com.github.berth-dev.berth.api.v1alpha1.PublicationField
+  map:
+    fields:
+    - name: expression
+      type:
+        scalar: string
+    - name: path
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.PublicationNamespaces
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.PublicationSource
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: selector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+- name: com.github.berth-dev.berth.api.v1alpha1.PublicationSpec
+  map:
+    fields:
+    - name: fields
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.PublicationField
+          elementRelationship: associative
+          keys:
+          - path
+    - name: namespaces
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PublicationNamespaces
+      default: Same
+    - name: sources
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.PublicationSource
+          elementRelationship: atomic
+    - name: tenants
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+- name: com.github.berth-dev.berth.api.v1alpha1.PublicationStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: objects
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: spaces
+      type:
+        scalar: numeric
+- name: com.github.berth-dev.berth.api.v1alpha1.PublishedObject
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PublishedObjectSpec
+- name: com.github.berth-dev.berth.api.v1alpha1.PublishedObjectSpec
+  map:
+    fields:
+    - name: fields
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.PublicationField
+          elementRelationship: associative
+          keys:
+          - path
+    - name: namespaces
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PublicationNamespaces
+    - name: object
+      type:
+        namedType: __untyped_atomic_
 - name: com.github.berth-dev.berth.api.v1alpha1.QuotaStatus
   map:
     fields:
@@ -174,6 +512,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceSpec
   map:
     fields:
+    - name: access
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Access
     - name: dedicateAfterSeconds
       type:
         scalar: numeric
@@ -201,6 +542,9 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: namespaces
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Namespaces
     - name: network
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Network
@@ -217,6 +561,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podSecurity
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.PodSecurity
+    - name: publications
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: quota
       type:
         map:
@@ -236,6 +586,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - resource
+    - name: tenantName
+      type:
+        scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceState
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceStatus
@@ -255,6 +608,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: isolation
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Isolation
+    - name: namespaceCount
+      type:
+        scalar: numeric
+    - name: namespaces
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
     - name: observedGeneration
       type:
         scalar: numeric
@@ -270,6 +632,34 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Subject
+  map:
+    fields:
+    - name: kind
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SubjectKind
+    - name: name
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SubjectKind
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SubtreeUsage
+  map:
+    fields:
+    - name: namespaces
+      type:
+        scalar: numeric
+    - name: spaces
+      type:
+        scalar: numeric
+    - name: tenants
+      type:
+        scalar: numeric
+    - name: used
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
 - name: com.github.berth-dev.berth.api.v1alpha1.SyncOption
   map:
     fields:
@@ -279,6 +669,215 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: value
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Tenant
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.TenantSpec
+      default:
+        deletionPropagation: Refuse
+    - name: status
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.TenantStatus
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantDefaults
+  map:
+    fields:
+    - name: isolation
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Isolation
+    - name: namespaceQuota
+      type:
+        scalar: numeric
+    - name: ownerProfile
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
+    - name: platformName
+      type:
+        scalar: string
+    - name: quota
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantOwner
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Owner
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantSpace
+  map:
+    fields:
+    - name: deletionPolicy
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.DeletionPolicy
+    - name: isolation
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Isolation
+    - name: platformName
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantSpec
+  map:
+    fields:
+    - name: additionalRoleBindings
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.AdditionalRoleBinding
+          elementRelationship: atomic
+    - name: cordoned
+      type:
+        scalar: boolean
+    - name: deletionPropagation
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.DeletionPropagation
+      default: Refuse
+    - name: hostNamespaces
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.HostNamespace
+    - name: limitRange
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.LimitRangeItem
+          elementRelationship: associative
+          keys:
+          - type
+    - name: namespaces
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Namespaces
+    - name: ownerProfile
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
+    - name: owners
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.Owner
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+    - name: parent
+      type:
+        scalar: string
+    - name: permissions
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Permissions
+    - name: private
+      type:
+        scalar: boolean
+    - name: quota
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: space
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.TenantSpace
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantState
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantStatus
+  map:
+    fields:
+    - name: children
+      type:
+        scalar: numeric
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: namespaces
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: owners
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerStatus
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+    - name: size
+      type:
+        scalar: numeric
+    - name: spaces
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: state
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.TenantState
+    - name: subtree
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SubtreeUsage
+    - name: summary
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.TenantSummary
+    - name: usage
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.TenantUsage
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantSummary
+  map:
+    fields:
+    - name: cpu
+      type:
+        scalar: string
+    - name: memory
+      type:
+        scalar: string
+    - name: owners
+      type:
+        scalar: string
+    - name: spaces
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.TenantUsage
+  map:
+    fields:
+    - name: hard
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: used
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
 - name: com.github.berth-dev.berth.api.v1alpha1.Usage
   map:
     fields:
@@ -309,7 +908,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: type
       type:
         namedType: io.k8s.api.core.v1.LimitType
+- name: io.k8s.api.core.v1.LimitRangeSpec
+  map:
+    fields:
+    - name: limits
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.LimitRangeItem
+          elementRelationship: atomic
 - name: io.k8s.api.core.v1.LimitType
+  scalar: string
+- name: io.k8s.api.core.v1.Protocol
   scalar: string
 - name: io.k8s.api.core.v1.ResourceList
   map:
@@ -317,6 +927,114 @@ var schemaYAML = typed.YAMLObject(`types:
       namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
 - name: io.k8s.api.core.v1.SeccompProfileType
   scalar: string
+- name: io.k8s.api.networking.v1.IPBlock
+  map:
+    fields:
+    - name: cidr
+      type:
+        scalar: string
+    - name: except
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+- name: io.k8s.api.networking.v1.NetworkPolicyEgressRule
+  map:
+    fields:
+    - name: ports
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPort
+          elementRelationship: atomic
+    - name: to
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
+          elementRelationship: atomic
+- name: io.k8s.api.networking.v1.NetworkPolicyIngressRule
+  map:
+    fields:
+    - name: from
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPeer
+          elementRelationship: atomic
+    - name: ports
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyPort
+          elementRelationship: atomic
+- name: io.k8s.api.networking.v1.NetworkPolicyPeer
+  map:
+    fields:
+    - name: ipBlock
+      type:
+        namedType: io.k8s.api.networking.v1.IPBlock
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: podSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+- name: io.k8s.api.networking.v1.NetworkPolicyPort
+  map:
+    fields:
+    - name: endPort
+      type:
+        scalar: numeric
+    - name: port
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+    - name: protocol
+      type:
+        namedType: io.k8s.api.core.v1.Protocol
+- name: io.k8s.api.networking.v1.NetworkPolicySpec
+  map:
+    fields:
+    - name: egress
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyEgressRule
+          elementRelationship: atomic
+    - name: ingress
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.NetworkPolicyIngressRule
+          elementRelationship: atomic
+    - name: podSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: policyTypes
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.networking.v1.PolicyType
+          elementRelationship: atomic
+- name: io.k8s.api.networking.v1.PolicyType
+  scalar: string
+- name: io.k8s.api.rbac.v1.Subject
+  map:
+    fields:
+    - name: apiGroup
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.api.resource.Quantity
   scalar: untyped
   list:
@@ -362,6 +1080,38 @@ var schemaYAML = typed.YAMLObject(`types:
         elementType:
           namedType: __untyped_deduced_
         elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+  scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorOperator
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
   map:
     fields:
@@ -475,8 +1225,30 @@ var schemaYAML = typed.YAMLObject(`types:
     elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Time
   scalar: untyped
+- name: io.k8s.apimachinery.pkg.runtime.RawExtension
+  map:
+    elementType:
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
 - name: io.k8s.apimachinery.pkg.types.UID
   scalar: string
+- name: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: __untyped_atomic_
   scalar: untyped
   list:

@@ -20,6 +20,9 @@ type SpaceSpecApplyConfiguration struct {
 	// platformName is the name of the platform that serves the space, as its --platform-name says. Several platforms may share
 	// a cluster. It can't be changed. Defaults to berth.
 	PlatformName *string `json:"platformName,omitempty"`
+	// tenantName is the name of the Tenant that the space belongs to. It can't be changed once it is set. The operator then sets
+	// access, namespaces, and publications as the Tenant says.
+	TenantName *string `json:"tenantName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared. In a cluster, a space goes back to Shared only with the annotation berth.dev/trust-dedicated=true,
 	// because its store comes from its pod.
@@ -65,6 +68,13 @@ type SpaceSpecApplyConfiguration struct {
 	HostNamespace *HostNamespaceApplyConfiguration `json:"hostNamespace,omitempty"`
 	// snapshots says where and how often to take snapshots of the space. What it doesn't set is as the platform's settings say.
 	Snapshots *SnapshotsApplyConfiguration `json:"snapshots,omitempty"`
+	// access says who owns the space, and what the owners may do in it. In a space of a tenant, the operator sets it.
+	Access *AccessApplyConfiguration `json:"access,omitempty"`
+	// namespaces is what the namespaces of the space have. In a space of a tenant, the operator sets it.
+	Namespaces *NamespacesApplyConfiguration `json:"namespaces,omitempty"`
+	// publications are the names of the Publications whose objects are copied to the space. In a space of a tenant, the
+	// operator sets it.
+	Publications []string `json:"publications,omitempty"`
 }
 
 // SpaceSpecApplyConfiguration constructs a declarative configuration of the SpaceSpec type for use with
@@ -78,6 +88,14 @@ func SpaceSpec() *SpaceSpecApplyConfiguration {
 // If called multiple times, the PlatformName field is set to the value of the last call.
 func (b *SpaceSpecApplyConfiguration) WithPlatformName(value string) *SpaceSpecApplyConfiguration {
 	b.PlatformName = &value
+	return b
+}
+
+// WithTenantName sets the TenantName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TenantName field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithTenantName(value string) *SpaceSpecApplyConfiguration {
+	b.TenantName = &value
 	return b
 }
 
@@ -209,5 +227,31 @@ func (b *SpaceSpecApplyConfiguration) WithHostNamespace(value *HostNamespaceAppl
 // If called multiple times, the Snapshots field is set to the value of the last call.
 func (b *SpaceSpecApplyConfiguration) WithSnapshots(value *SnapshotsApplyConfiguration) *SpaceSpecApplyConfiguration {
 	b.Snapshots = value
+	return b
+}
+
+// WithAccess sets the Access field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Access field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithAccess(value *AccessApplyConfiguration) *SpaceSpecApplyConfiguration {
+	b.Access = value
+	return b
+}
+
+// WithNamespaces sets the Namespaces field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Namespaces field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithNamespaces(value *NamespacesApplyConfiguration) *SpaceSpecApplyConfiguration {
+	b.Namespaces = value
+	return b
+}
+
+// WithPublications adds the given value to the Publications field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Publications field.
+func (b *SpaceSpecApplyConfiguration) WithPublications(values ...string) *SpaceSpecApplyConfiguration {
+	for i := range values {
+		b.Publications = append(b.Publications, values[i])
+	}
 	return b
 }

@@ -32,6 +32,10 @@ type SpaceStatusApplyConfiguration struct {
 	Quota *QuotaStatusApplyConfiguration `json:"quota,omitempty"`
 	// usage is a summary of quota, as kubectl get prints it. Programs read quota.
 	Usage *UsageApplyConfiguration `json:"usage,omitempty"`
+	// namespaces are the names of the space's namespaces that spec.namespaces is about, at most the first 500 of them.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// namespaceCount is the number of these namespaces.
+	NamespaceCount *int32 `json:"namespaceCount,omitempty"`
 }
 
 // SpaceStatusApplyConfiguration constructs a declarative configuration of the SpaceStatus type for use with
@@ -106,5 +110,23 @@ func (b *SpaceStatusApplyConfiguration) WithQuota(value *QuotaStatusApplyConfigu
 // If called multiple times, the Usage field is set to the value of the last call.
 func (b *SpaceStatusApplyConfiguration) WithUsage(value *UsageApplyConfiguration) *SpaceStatusApplyConfiguration {
 	b.Usage = value
+	return b
+}
+
+// WithNamespaces adds the given value to the Namespaces field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Namespaces field.
+func (b *SpaceStatusApplyConfiguration) WithNamespaces(values ...string) *SpaceStatusApplyConfiguration {
+	for i := range values {
+		b.Namespaces = append(b.Namespaces, values[i])
+	}
+	return b
+}
+
+// WithNamespaceCount sets the NamespaceCount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceCount field is set to the value of the last call.
+func (b *SpaceStatusApplyConfiguration) WithNamespaceCount(value int32) *SpaceStatusApplyConfiguration {
+	b.NamespaceCount = &value
 	return b
 }

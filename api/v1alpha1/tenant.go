@@ -1,0 +1,169 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Tenant is a user, a team, or a customer of the platform. It has a Space of its own name, and may have more.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,categories=berth,shortName=tnt
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.spec.parent`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Spaces",type=string,JSONPath=`.status.summary.spaces`
+// +kubebuilder:printcolumn:name="Namespace quota",type=integer,JSONPath=`.spec.namespaces.quota`
+// +kubebuilder:printcolumn:name="Namespace count",type=integer,JSONPath=`.status.size`
+// +kubebuilder:printcolumn:name="Owners",type=string,JSONPath=`.status.summary.owners`
+// +kubebuilder:printcolumn:name="Parent",type=string,JSONPath=`.spec.parent`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
+// +kubebuilder:printcolumn:name="Private",type=boolean,JSONPath=`.spec.private`,priority=1
+// +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.summary.cpu`,priority=1
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.summary.memory`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="the name of a tenant may have at most 57 characters, because the names of its objects on the host begin with it"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="the name of a tenant must not contain dots"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'host'",message="the name host is reserved"
+type Tenant struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what the tenant is to be.
+	// +optional
+	// +default={"deletionPropagation":"Refuse"}
+	Spec TenantSpec `json:"spec,omitzero"`
+	// status is what the operator observed. Only the operator writes it.
+	// +optional
+	Status TenantStatus `json:"status,omitzero"`
+}
+
+// TenantList is a list of tenants.
+//
+// +kubebuilder:object:root=true
+type TenantList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	Items []Tenant `json:"items"`
+}
+
+// TenantSpec is what a tenant is to be.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="(has(self.parent) ? self.parent : '') == (has(oldSelf.parent) ? oldSelf.parent : '')",message="the parent of a tenant can't be changed; create another tenant there, and move the spaces by snapshots"
+type TenantSpec struct {
+	// parent is the name of the tenant above this one in the tree of tenants. It can't be changed. If it is not set, the tenant is
+	// a root of the tree.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=57
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Parent string `json:"parent,omitempty"`
+	// private keeps the owners and the additional role bindings of the tenants above from this tenant and those below it. The
+	// parent of a private tenant must be private or a root of the tree. Defaults to false.
+	// +optional
+	Private *bool `json:"private,omitempty"`
+	// deletionPropagation says what becomes of the tenants below this one when it is deleted: Subtree deletes them, and Refuse
+	// keeps this one from being deleted while there are any. Defaults to Refuse.
+	// +optional
+	// +default="Refuse"
+	DeletionPropagation DeletionPropagation `json:"deletionPropagation,omitempty"`
+	// owners own the tenant: they use its spaces, and can't change this object.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Owners []Owner `json:"owners,omitempty"`
+	// permissions select further owners.
+	// +optional
+	Permissions Permissions `json:"permissions,omitzero"`
+	// ownerProfile says how far the rights of owners reach in the tenant's spaces. Defaults to that of the BerthConfiguration,
+	// and if that sets none, to SpaceAdmin.
+	// +optional
+	OwnerProfile OwnerProfile `json:"ownerProfile,omitempty"`
+	// additionalRoleBindings are bound in each namespace of the tenant's spaces. Their subjects are not owners.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	AdditionalRoleBindings []AdditionalRoleBinding `json:"additionalRoleBindings,omitempty"`
+	// cordoned lets all clients of the tenant's spaces read and delete only. What runs in the spaces runs on. Defaults to false.
+	// +optional
+	Cordoned *bool `json:"cordoned,omitempty"`
+	// namespaces is what the namespaces of the tenant's spaces have. The quota is for all spaces together.
+	// +optional
+	Namespaces Namespaces `json:"namespaces,omitzero"`
+	// hostNamespaces is metadata of the namespaces of the tenant's spaces on the host, such as a cost center.
+	// +optional
+	HostNamespaces HostNamespace `json:"hostNamespaces,omitzero"`
+	// quota is the quota on the host of each of the tenant's spaces that sets none for a resource. If neither this nor the
+	// BerthConfiguration sets one, it is that of the platform.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=100
+	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:XValidation:rule="self.all(limit, limit.type in ['Container', 'Pod', 'PersistentVolumeClaim'])",message="the type of a limit must be Container, Pod, or PersistentVolumeClaim"
+	LimitRange []corev1.LimitRangeItem `json:"limitRange,omitempty"`
+	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
+	// +optional
+	Space TenantSpace `json:"space,omitzero"`
+}
+
+// DeletionPropagation says what becomes of the tenants below a deleted one.
+//
+// +kubebuilder:validation:Enum=Refuse;Subtree
+type DeletionPropagation string
+
+// Propagations of a deletion.
+const (
+	RefuseDeletion DeletionPropagation = "Refuse"
+	DeleteSubtree  DeletionPropagation = "Subtree"
+)
+
+// Permissions select owners of a tenant.
+//
+// +kubebuilder:validation:MinProperties=1
+type Permissions struct {
+	// matchOwners are selectors of TenantOwner objects. Those that match one of the selectors are owners of the tenant.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	MatchOwners []metav1.LabelSelector `json:"matchOwners,omitempty"`
+}
+
+// TenantSpace is what the space of a tenant's name is created with.
+//
+// +kubebuilder:validation:MinProperties=1
+type TenantSpace struct {
+	// platformName is the name of the platform that serves the space. Defaults to that of the BerthConfiguration, and if that
+	// sets none, to berth.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	PlatformName string `json:"platformName,omitempty"`
+	// isolation is Shared or Dedicated. Defaults to that of the BerthConfiguration, and if that sets none, to Shared.
+	// +optional
+	Isolation Isolation `json:"isolation,omitempty"`
+	// deletionPolicy says what becomes of the space's store when the tenant is deleted. Defaults to Delete.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
