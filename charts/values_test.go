@@ -20,7 +20,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/resources"
 )
@@ -54,11 +53,7 @@ func TestTheChartTakesFromTheCodeWhatIsSynced(t *testing.T) {
 // specSchema is the schema of a space's spec, as the API has it, less what a space of the chart can't have.
 func specSchema(t *testing.T) string {
 	t.Helper()
-	definitions, err := crds.All()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+	data, err := json.Marshal(definition(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
 	if err != nil {
 		t.Fatal(err)
 	}

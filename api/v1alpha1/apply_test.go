@@ -24,7 +24,7 @@ import (
 // What one of them no longer applies is removed, and what the other applies stays.
 func TestFieldManagersOwnPartsOfASpace(t *testing.T) {
 	c := hostClient(t)
-	t.Cleanup(func() { remove(t, c, "applied") })
+	t.Cleanup(func() { remove(t, c, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "applied"}}) })
 	const admin, tool = client.FieldOwner("admin"), client.FieldOwner("tool")
 	quantity := resource.MustParse
 	option := func(resource, value string) *v1alpha1ac.SyncOptionApplyConfiguration {
@@ -91,7 +91,7 @@ func TestFieldManagersOwnPartsOfASpace(t *testing.T) {
 // X6: controllers own a condition each, and what one of them writes leaves the other's, and the spec, as it is.
 func TestFieldManagersOwnConditionsOfASpace(t *testing.T) {
 	c := hostClient(t)
-	t.Cleanup(func() { remove(t, c, "observed") })
+	t.Cleanup(func() { remove(t, c, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "observed"}}) })
 	space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "observed"}}
 	if err := c.Create(t.Context(), space); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 // running creates a space whose status says that it runs, dedicated.
 func running(t *testing.T, c client.Client, name string) {
 	t.Helper()
-	t.Cleanup(func() { remove(t, c, name) })
+	t.Cleanup(func() { remove(t, c, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}) })
 	space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}}
 	if err := c.Create(t.Context(), space); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestKubectlShowsTheColumnsOfASpace(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"Isolation: Dedicated", "Platform: berth", "Paused: <nil>", "Version: v1.37.1", "Endpoint: https://berth.example:7443/spaces/columns",
+		"Tenant: <nil>", "Isolation: Dedicated", "Platform: berth", "Paused: <nil>", "Version: v1.37.1", "Endpoint: https://berth.example:7443/spaces/columns",
 		"Message: the space serves requests and syncs",
 	}, wide); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -102,7 +102,7 @@ func TestSpacesAreSelectedByStateAndIsolation(t *testing.T) {
 	if err := c.Create(t.Context(), &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "not-selected"}}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { remove(t, c, "not-selected") })
+	t.Cleanup(func() { remove(t, c, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "not-selected"}}) })
 	for _, fields := range []client.MatchingFields{
 		{"status.state": "Running"}, {"spec.isolation": "Dedicated", "status.state": "Running"},
 	} {

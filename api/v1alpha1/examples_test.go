@@ -4,6 +4,7 @@
 package v1alpha1_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -20,16 +22,16 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// X6, D2: `kubectl apply` takes each example without a warning, and each limit and sync option in it means something.
-func TestExamplesAreValidSpaces(t *testing.T) {
+// X6, D2, T1: `kubectl apply` takes each example without a warning, and each limit and sync option in it means something.
+func TestExamplesAreValid(t *testing.T) {
 	c := client.WithFieldValidation(hostClient(t), metav1.FieldValidationStrict)
-	files, err := filepath.Glob("../../examples/space*.yaml")
-	if err != nil || len(files) < 2 {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) < 6 {
 		t.Fatalf("examples: %q, %v", files, err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			object, space := example(t, file)
+			object, typed := example(t, file)
 			// As kubectl sends it, so that the API server finds fields that the definition does not have.
 			if err := c.Create(t.Context(), object.DeepCopy(), client.DryRunAll); err != nil {
 				t.Error(err)
@@ -39,6 +41,10 @@ func TestExamplesAreValidSpaces(t *testing.T) {
 			}
 			if err := c.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "spec.unknown") {
 				t.Errorf("a field that the definition does not have: %v", err)
+			}
+			space, ok := typed.(*v1alpha1.Space)
+			if !ok {
+				return
 			}
 			for name := range space.Spec.Limits {
 				if quantity, ok := bounds.ByName(name); !ok || quantity.Bound().Scope != bounds.PerSpace {
@@ -56,48 +62,78 @@ func TestExamplesAreValidSpaces(t *testing.T) {
 	}
 }
 
-// D2: the complete example has every field of the spec.
-func TestTheFullExampleSetsEveryField(t *testing.T) {
-	_, space := example(t, "../../examples/space-full.yaml")
-	for _, path := range unset(reflect.ValueOf(space.Spec), "spec") {
-		if !strings.HasPrefix(path, "spec.limitRange[].") { // a type of Kubernetes' with more than an example needs
-			t.Errorf("examples/space-full.yaml lacks %s", path)
+// D2: the complete examples have every field of the specs. Types of Kubernetes' own have more fields than an example needs.
+func TestTheFullExamplesSetEveryField(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*-full.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("examples: %q, %v", files, err)
+	}
+	for _, file := range files {
+		_, object := example(t, file)
+		for _, path := range unset(reflect.ValueOf(object).Elem().FieldByName("Spec"), "spec") {
+			if !ofKubernetes(path) {
+				t.Errorf("%s lacks %s", file, path)
+			}
 		}
 	}
 }
 
-// D2: the reference page has a section for every field of a Space.
+// ofKubernetes reports whether a path leads into a type of Kubernetes' own.
+func ofKubernetes(path string) bool {
+	for _, list := range []string{"limitRange[].", "limitRanges[].", "networkPolicies[].", "matchOwners[].", "subjects[].", "tenants.", "selector"} {
+		if strings.Contains(path, list) {
+			return true
+		}
+	}
+	return false
+}
+
+// D2: the reference page has a section for every field of the API.
 func TestTheReferenceHasEveryField(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/api.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := unset(reflect.ValueOf(v1alpha1.Space{}).FieldByName("Spec"), "spec")
-	paths = append(paths, unset(reflect.ValueOf(v1alpha1.Space{}).FieldByName("Status"), "status")...)
-	if len(paths) < 40 {
-		t.Fatalf("a Space has the fields %q only", paths)
-	}
-	for _, path := range paths {
-		if !strings.Contains(string(page), "\n#### `"+path+"`\n") {
-			t.Errorf("docs/reference/api.md lacks %s; run make generate", path)
+	for kind, object := range map[string]any{
+		"Space": v1alpha1.Space{}, "Tenant": v1alpha1.Tenant{}, "TenantOwner": v1alpha1.TenantOwner{}, "BerthConfiguration": v1alpha1.BerthConfiguration{},
+		"Publication": v1alpha1.Publication{},
+	} {
+		var paths []string
+		for _, part := range []string{"Spec", "Status"} {
+			if value := reflect.ValueOf(object).FieldByName(part); value.IsValid() {
+				paths = append(paths, unset(value, strings.ToLower(part))...)
+			}
+		}
+		if len(paths) < 4 {
+			t.Fatalf("a %s has the fields %q only", kind, paths)
+		}
+		for _, path := range paths {
+			if !ofKubernetes(path) && !strings.Contains(string(page), "\n#### "+kind+" `"+path+"`\n") {
+				t.Errorf("docs/reference/api.md lacks %s of %s; run make generate", path, kind)
+			}
 		}
 	}
 }
 
-func example(t *testing.T, file string) (*unstructured.Unstructured, *v1alpha1.Space) {
+// example returns the object of a file, as it is written and as its type.
+func example(t *testing.T, file string) (*unstructured.Unstructured, runtime.Object) {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	object, space := &unstructured.Unstructured{}, &v1alpha1.Space{}
-	if err := yaml.Unmarshal(content, &object.Object); err != nil {
+	object, scheme := &unstructured.Unstructured{}, runtime.NewScheme()
+	if err := errors.Join(yaml.Unmarshal(content, &object.Object), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.UnmarshalStrict(content, space); err != nil {
+	typed, err := scheme.New(object.GroupVersionKind())
+	if err != nil {
 		t.Fatal(err)
 	}
-	return object, space
+	if err := yaml.UnmarshalStrict(content, typed); err != nil {
+		t.Fatal(err)
+	}
+	return object, typed
 }
 
 // unset returns the paths of the fields of a struct that have no value, and of the structs in it and in its lists.

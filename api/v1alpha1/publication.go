@@ -65,7 +65,7 @@ type PublicationSpec struct {
 	// tenants selects the tenants to whose spaces the objects are copied, by the labels of the Tenants. All are selected if it is
 	// not set.
 	// +optional
-	Tenants metav1.LabelSelector `json:"tenants,omitzero"`
+	Tenants *metav1.LabelSelector `json:"tenants,omitempty"`
 	// namespaces says where copies are that are in a namespace: Same is the namespace of the source's name, if the space has it,
 	// and Every is each namespace of the space. Defaults to Same.
 	// +optional
@@ -178,7 +178,7 @@ type PublishedObject struct {
 
 	// spec is the object.
 	// +required
-	Spec PublishedObjectSpec `json:"spec,omitzero"`
+	Spec PublishedObjectSpec `json:"spec,omitzero"` //nolint:kubeapilinter // as of its object
 }
 
 // PublishedObjectList is a list of published objects.
@@ -197,7 +197,7 @@ type PublishedObjectSpec struct {
 	// object is the source, without its status and what the API server sets.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
-	Object runtime.RawExtension `json:"object,omitzero"`
+	Object runtime.RawExtension `json:"object,omitzero"` //nolint:kubeapilinter // it has no fields by which the schema could say that it isn't empty
 	// namespaces says where copies are, as in the Publication.
 	// +optional
 	Namespaces PublicationNamespaces `json:"namespaces,omitempty"`

@@ -63,6 +63,7 @@ type SpaceList struct {
 // exists already says so.
 //
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.tenantName) || has(self.tenantName)",message="a space stays with its tenant; create another one without a tenant, and restore a snapshot as it"
 type SpaceSpec struct {
 	// platformName is the name of the platform that serves the space, as its --platform-name says. Several platforms may share
 	// a cluster. It can't be changed. Defaults to berth.

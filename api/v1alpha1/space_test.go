@@ -6,6 +6,7 @@ package v1alpha1_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,15 +59,18 @@ func hostClient(t *testing.T) client.Client {
 			t.Fatal(err)
 		}
 	}
-	testhost.Eventually(t, "serve Spaces", func(ctx context.Context) error { return c.List(ctx, &v1alpha1.SpaceList{}) })
+	testhost.Eventually(t, "serve Berth's API", func(ctx context.Context) error {
+		return errors.Join(c.List(ctx, &v1alpha1.SpaceList{}), c.List(ctx, &v1alpha1.TenantList{}), c.List(ctx, &v1alpha1.TenantOwnerList{}),
+			c.List(ctx, &v1alpha1.BerthConfigurationList{}), c.List(ctx, &v1alpha1.PublicationList{}), c.List(ctx, &v1alpha1.PublishedObjectList{}))
+	})
 	return c
 }
 
-// remove deletes a space that a test stored.
-func remove(t *testing.T, c client.Client, name string) {
+// remove deletes what a test stored.
+func remove(t *testing.T, c client.Client, object client.Object) {
 	t.Helper()
 	// The context of a test is done when it cleans up.
-	if err := c.Delete(context.WithoutCancel(t.Context()), &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := c.Delete(context.WithoutCancel(t.Context()), object); err != nil {
 		t.Error(err)
 	}
 }
@@ -79,7 +83,7 @@ func TestASpaceHasDefaults(t *testing.T) {
 	if err := c.Create(t.Context(), space); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { remove(t, c, "defaults") })
+	t.Cleanup(func() { remove(t, c, space) })
 	want := v1alpha1.SpaceSpec{PlatformName: v1alpha1.DefaultPlatformName, Isolation: v1alpha1.Shared, DeletionPolicy: v1alpha1.DeletionDelete}
 	if diff := cmp.Diff(want, space.Spec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -103,7 +107,8 @@ func TestTheDefinitionNamesTheUserAgentsThatAreIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := *definitions[0].Spec.Versions[0].Schema.OpenAPIV3Schema
+	i := slices.IndexFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool { return d.Spec.Names.Kind == "Space" })
+	schema := *definitions[i].Spec.Versions[0].Schema.OpenAPIV3Schema
 	for _, name := range []string{"spec", "sleep", "ignoredClients", "userAgents"} {
 		schema = schema.Properties[name]
 	}

@@ -59,7 +59,7 @@ type TenantList struct {
 // TenantSpec is what a tenant is to be.
 //
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="(has(self.parent) ? self.parent : '') == (has(oldSelf.parent) ? oldSelf.parent : '')",message="the parent of a tenant can't be changed; create another tenant there, and move the spaces by snapshots"
+// +kubebuilder:validation:XValidation:rule="has(self.parent) == has(oldSelf.parent) && (!has(self.parent) || self.parent == oldSelf.parent)",message="the parent of a tenant can't be changed; create another tenant there, and move the spaces by snapshots"
 type TenantSpec struct {
 	// parent is the name of the tenant above this one in the tree of tenants. It can't be changed. If it is not set, the tenant is
 	// a root of the tree.

@@ -554,7 +554,11 @@ func (in *PublicationSpec) DeepCopyInto(out *PublicationSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
-	in.Tenants.DeepCopyInto(&out.Tenants)
+	if in.Tenants != nil {
+		in, out := &in.Tenants, &out.Tenants
+		*out = new(metav1.LabelSelector)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Fields != nil {
 		in, out := &in.Fields, &out.Fields
 		*out = make([]PublicationField, len(*in))

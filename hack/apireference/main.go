@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -43,7 +44,14 @@ func write(examples, path string) error {
 		"fields": fields, "checks": checks, "lower": strings.ToLower, "anchor": strings.NewReplacer(".", "", "[]", "").Replace,
 		"example": func(name string) (string, error) {
 			content, err := os.ReadFile(filepath.Join(examples, name))
+			if errors.Is(err, os.ErrNotExist) {
+				return "", nil
+			}
 			return strings.TrimSpace(string(content)), err
+		},
+		"first": func(text string) string {
+			sentence, _, _ := strings.Cut(text, ". ")
+			return strings.TrimSuffix(sentence, ".")
 		},
 	}).Parse(text)
 	if err != nil {
@@ -82,7 +90,7 @@ func fields(path string, parent *schema) (all []field) {
 			f.Default = strings.Trim(string(s.Default.Raw), `"`)
 		}
 		all = append(append(all, f), fields(f.Path, s)...)
-		if s.Items != nil {
+		if s.Items != nil && name != "networkPolicies" && name != "limitRanges" { // of Kubernetes' own, whose reference has their fields
 			all = append(all, fields(f.Path+"[]", s.Items.Schema)...)
 		}
 	}
