@@ -76,7 +76,7 @@ type TenantStatus struct {
 	// +optional
 	State TenantState `json:"state,omitempty"`
 	// owners are all owners of the tenant: those of its spec, those that its permissions select, and those of the tenants
-	// above whose rights it inherits.
+	// above whose rights flow down to it.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind

@@ -90,7 +90,7 @@ func fields(path string, parent *schema) (all []field) {
 			f.Default = strings.Trim(string(s.Default.Raw), `"`)
 		}
 		all = append(append(all, f), fields(f.Path, s)...)
-		if s.Items != nil && name != "networkPolicies" && name != "limitRanges" { // of Kubernetes' own, whose reference has their fields
+		if s.Items != nil && name != "networkPolicies" && name != "limitRanges" && name != "limitRange" { // of Kubernetes' own, whose reference has their fields
 			all = append(all, fields(f.Path+"[]", s.Items.Schema)...)
 		}
 	}

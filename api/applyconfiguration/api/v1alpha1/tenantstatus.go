@@ -22,7 +22,7 @@ type TenantStatusApplyConfiguration struct {
 	// state is a summary of the conditions.
 	State *apiv1alpha1.TenantState `json:"state,omitempty"`
 	// owners are all owners of the tenant: those of its spec, those that its permissions select, and those of the tenants
-	// above whose rights it inherits.
+	// above whose rights flow down to it.
 	Owners []OwnerStatusApplyConfiguration `json:"owners,omitempty"`
 	// namespaces are the names of the namespaces of the tenant's spaces, at most the first 500 of them. Those of a space that
 	// doesn't have the tenant's name are SPACE/NAMESPACE.
