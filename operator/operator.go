@@ -62,7 +62,7 @@ func (o *Operator) Run(ctx context.Context) error {
 		return fmt.Errorf("register types: %w", err)
 	}
 	host := rest.CopyConfig(o.config.Host)
-	host.QPS = -1 // the host's API priority and fairness limits the requests
+	host.QPS = -1                                      // the host's API priority and fairness limits the requests
 	host.ContentType, host.AcceptContentTypes = "", "" // Berth's objects have no protobuf form
 	if err := o.prepare(ctx, host, scheme); err != nil {
 		return err

@@ -31,8 +31,8 @@ func (one *run) deleteChildren(ctx context.Context) (err error) {
 	}
 	names := nameList(one.children, func(t *v1alpha1.Tenant) string { return t.Name })
 	if one.tenant.Spec.DeletionPropagation != v1alpha1.DeleteSubtree {
-		return one.failDeletion(v1alpha1.ReasonHasChildren, "%d tenants are below this one: %s; delete them first, or delete them along with it: "+
-			"kubectl patch tenant %s --type merge -p '{\"spec\":{\"deletionPropagation\":\"Subtree\"}}'", len(one.children), names, one.tenant.Name)
+		return one.failDeletion(v1alpha1.ReasonHasChildren, "there are tenants below this one: %s; delete them first, or delete them along with it: "+
+			"kubectl patch tenant %s --type merge -p '{\"spec\":{\"deletionPropagation\":\"Subtree\"}}'", names, one.tenant.Name)
 	}
 	for i := range one.children {
 		if err := one.deleteChild(ctx, &one.children[i]); err != nil {
