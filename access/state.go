@@ -24,6 +24,9 @@ type State struct {
 	Namespaces v1alpha1.Namespaces
 	// Published are the objects that are copied to the space.
 	Published []Published
+	// PublishedUnknown says that Published may lack objects, because not all of them could be read yet. Copies in the space that are
+	// not in Published then stay.
+	PublishedUnknown bool
 }
 
 // Published is an object of the host that is copied to a space.
