@@ -65,8 +65,17 @@ func (m *Manager) changed(space string) {
 	m.objects.Queue.AddAfter(space, settleTime)
 }
 
+// namespacesSettleTime is how long a change of a space's namespaces waits for the next one. It is short, because the tenant's other
+// spaces may use what this one leaves of the tenant's quota.
+const namespacesSettleTime = time.Second
+
 // quotaSettleTime is how long a change of what a space uses of its quota waits for the next one.
 const quotaSettleTime = 5 * time.Second
+
+// namespacesChanged reconciles a space soon, because it has more or fewer namespaces. It does not block.
+func (m *Manager) namespacesChanged(space string) {
+	m.objects.Queue.AddAfter(space, namespacesSettleTime)
+}
 
 // quotaChanged reconciles a space soon, because the use of its quota has changed. It does not block.
 func (m *Manager) quotaChanged(space string) {
@@ -135,6 +144,10 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	end()
 	if errors.Is(failure, errGivenUp) { // the space is to stay where it is, or is being deleted
 		return busyRetry, nil
+	}
+	if errors.Is(failure, errUnsent) { // its status says whether the process runs
+		m.logger.V(1).Info("A change waits for a dedicated space's process; Berth retries", "space", name, "reason", failure.Error())
+		return processRefresh, m.writeStatus(ctx, object, nil)
 	}
 	if errors.Is(failure, errTransfers) { // changes without an event of the object
 		return busyRetry, m.writeStatus(ctx, object, failure)
