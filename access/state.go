@@ -53,7 +53,24 @@ func (s *State) TenantName() string {
 type Source struct {
 	mu      sync.Mutex
 	state   *State
+	rules   *Rules // of state; nil until somebody asks
 	changed chan struct{}
+}
+
+// Rules returns the rules of the current state. It makes them once for each state.
+func (s *Source) Rules() *Rules {
+	if s == nil {
+		return NewRules(&State{})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rules == nil {
+		if s.state == nil {
+			s.state = &State{}
+		}
+		s.rules = NewRules(s.state)
+	}
+	return s.rules
 }
 
 // Get returns the current state, which is never nil.
@@ -85,7 +102,7 @@ func (s *Source) Set(state *State) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = state
+	s.state, s.rules = state, nil
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil
