@@ -125,6 +125,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	before := m.applied.get(name)
 	spec, _ := m.specOf(object)
 	if before != nil && before.Generation == object.Generation && before.runsLike(spec) {
+		m.publishOwners(ctx, object)
 		return m.refreshAfter(object), m.writeStatus(ctx, object, nil)
 	}
 	if want, _, _ := m.want(object); want != nil && want.Outgrown && before != nil && !before.Outgrown {
@@ -142,6 +143,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		failure = m.change(ctx, object)
 	}
 	end()
+	m.publishOwners(ctx, object)
 	if errors.Is(failure, errGivenUp) { // the space is to stay where it is, or is being deleted
 		return busyRetry, nil
 	}
@@ -265,6 +267,7 @@ func (m *Manager) forget(name string) {
 	m.quotas.Delete(name)
 	m.withinShare.Delete(name)
 	m.failedMoves.forget(name)
+	m.owners.Forget(name)
 	if m.access != nil {
 		m.access.Forget(name)
 	}
