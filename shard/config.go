@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -53,6 +54,10 @@ type Config struct {
 	// Changed, if set, is called when the status of a space changes. It must neither block nor call the shard.
 	Changed func(space string)
 
+	// NamespacesChanged, if set, is called when a namespace of an awake space is created or deleted; see [Shard.Namespaces]. It must
+	// neither block nor call the shard.
+	NamespacesChanged func(space string)
+
 	// Traces, if set, gets the spans of the spaces' API servers.
 	Traces trace.TracerProvider
 
@@ -87,6 +92,9 @@ type Settings struct {
 	Objects translate.Settings
 	// Closed are address ranges that are closed to the space's pods, in addition to those that always are.
 	Closed []netip.Prefix
+	// Access is what the space enforces of its tenant. It has to be the same source at each call for a space: a space follows
+	// its changes without a restart. Nil means nothing.
+	Access *access.Source
 }
 
 const (
@@ -130,6 +138,9 @@ func (c Config) complete() Config {
 	}
 	if c.Changed == nil {
 		c.Changed = func(string) {}
+	}
+	if c.NamespacesChanged == nil {
+		c.NamespacesChanged = func(string) {}
 	}
 	if c.WakeTimeout <= 0 {
 		c.WakeTimeout = defaultWakeTimeout
