@@ -52,9 +52,13 @@ func TestHostileKubeconfigsAreNotFollowed(t *testing.T) {
 			u.Token = "t"
 			u.Exec = &clientcmdapi.ExecConfig{Command: "/bin/rm", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, ""},
-		"files":      {func(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { c.CertificateAuthority, u.TokenFile = "/etc/passwd", "/etc/passwd" }, ""},
-		"a proxy":    {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.ProxyURL = "http://proxy.example" }, ""},
-		"no checks":  {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.InsecureSkipTLSVerify, c.CertificateAuthorityData = true, nil }, ""},
+		"files": {func(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			c.CertificateAuthority, u.TokenFile = "/etc/passwd", "/etc/passwd"
+		}, ""},
+		"a proxy": {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.ProxyURL = "http://proxy.example" }, ""},
+		"no checks": {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.InsecureSkipTLSVerify, c.CertificateAuthorityData = true, nil
+		}, ""},
 		"plain text": {func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "http://example" }, "must begin with https://"},
 	} {
 		t.Run(name, func(t *testing.T) {

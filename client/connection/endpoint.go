@@ -114,3 +114,17 @@ func ready(pod *corev1.Pod) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
+
+// FindPod returns a pod of Berth on the host that is ready.
+func FindPod(ctx context.Context, host client.Reader) (types.NamespacedName, error) {
+	var pods corev1.PodList
+	if err := host.List(ctx, &pods, Labels()); err != nil {
+		return types.NamespacedName{}, fmt.Errorf("find the pods of Berth: %w", err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; ready(pod) {
+			return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, nil
+		}
+	}
+	return types.NamespacedName{}, errors.New("no pod with the label app.kubernetes.io/name=berth is ready on the host")
+}
