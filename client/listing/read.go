@@ -54,7 +54,7 @@ func (r *reader) read(ctx context.Context, each func(answer []byte) error) error
 	}
 	var failed []error
 	for _, name := range r.query.Names {
-		answer, err := r.request().Name(name).DoRaw(ctx)
+		answer, err := send(ctx, r.request().Name(name))
 		if err == nil {
 			err = each(answer)
 		}
@@ -63,26 +63,35 @@ func (r *reader) read(ctx context.Context, each func(answer []byte) error) error
 	return errors.Join(failed...)
 }
 
+// send returns the answer to a request. Unlike DoRaw, it returns the error that the server has sent.
+func send(ctx context.Context, request *rest.Request) ([]byte, error) {
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
+}
+
 func (r *reader) pages(ctx context.Context, each func([]byte) error) error {
 	for next := ""; ; {
 		request := r.selected(r.request()).Param("limit", strconv.Itoa(pageSize))
 		if next != "" {
 			request.Param("continue", next)
 		}
-		answer, err := request.DoRaw(ctx)
+		answer, err := send(ctx, request)
 		if err != nil {
 			return err
 		}
 		if err := each(answer); err != nil {
 			return err
 		}
-		var list metav1.PartialObjectMetadataList
-		if err := json.Unmarshal(answer, &struct {
-			Metadata *metav1.ListMeta `json:"metadata"`
-		}{&list.ListMeta}); err != nil {
+		var page struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+		}
+		if err := json.Unmarshal(answer, &page); err != nil {
 			return fmt.Errorf("read a list of %s: %w", r.query.Resource, err)
 		}
-		if next = list.Continue; next == "" {
+		if next = page.Metadata.Continue; next == "" {
 			return nil
 		}
 	}

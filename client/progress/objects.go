@@ -77,7 +77,7 @@ func Deleted(ctx context.Context, host client.Reader, object client.Object, prog
 // remaining says what a deletion waits for.
 func remaining(object client.Object) string {
 	message := "waiting for finalizers " + strings.Join(object.GetFinalizers(), ", ")
-	if ready := meta.FindStatusCondition(conditions(object), v1alpha1.ConditionReady); ready != nil && ready.Message != "" {
+	if ready := meta.FindStatusCondition(conditions(object), v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue && ready.Message != "" {
 		message = ready.Message
 	}
 	if tenant, ok := object.(*v1alpha1.Tenant); ok && len(tenant.Status.Spaces) > 0 {
