@@ -17,6 +17,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+// actTimeout is how long a command waits by default.
+const actTimeout = time.Minute
+
 // checkInterval is the time between two attempts.
 const checkInterval = time.Second
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/platform/spaceprocess"
@@ -35,7 +36,7 @@ func newDedicated() *cobra.Command {
 				return err
 			}
 			defer closeLog()
-			return flagError(spaceprocess.Run(ctx, space, filepath.Dir(o.file), readVersion().Berth, logger))
+			return flags.Error(spaceprocess.Run(ctx, space, filepath.Dir(o.file), readVersion().Berth, logger))
 		},
 	}
 	cmd.Flags().StringVar(&o.file, "config", "", "configuration file that 'berth up' or 'berth serve' wrote")

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,9 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/client/progress"
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/shard"
 )
@@ -30,7 +30,7 @@ func newDelete() *cobra.Command {
 		Short: "Delete spaces",
 		Long: `Delete spaces: their objects on the host, their stores, their keys, and their
 credentials. Other spaces aren't interrupted. A deletion can't be undone or stopped: it
-continues when Berth restarts. 'kubectl delete space' on the host does the same.
+continues when Berth restarts. 'berth space delete' does the same by the host's API.
 
 --policy sets spec.deletionPolicy of the space, which decides what happens to its data:
   Delete    Remove the data.
@@ -71,7 +71,7 @@ The command needs a running Berth. It exits with code 1 if a space isn't deleted
 			return nil
 		},
 	}
-	addDataDir(cmd, &dir)
+	flags.AddDataDir(cmd, &dir)
 	cmd.Flags().StringVar(&policy, "policy", "", "Delete, Retain, or Snapshot (default: spec.deletionPolicy of the space)")
 	cmd.Flags().BoolVar(&waits, "wait", true, "wait until the spaces are deleted")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for all spaces together")
@@ -80,24 +80,15 @@ The command needs a running Berth. It exits with code 1 if a space isn't deleted
 	return cmd
 }
 
-// awaitDeleted waits until the space is deleted, and prints what it waits for to progress.
-func awaitDeleted(ctx context.Context, client *control.Client, name string, progress io.Writer) error {
-	var last string
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+// awaitDeleted waits until the space is deleted, and prints what it waits for.
+func awaitDeleted(ctx context.Context, client *control.Client, name string, out io.Writer) error {
+	return progress.Await(ctx, out, "space/"+name, func(ctx context.Context) (bool, string, error) {
 		var status shard.Status
 		if err := client.Do(ctx, http.MethodGet, spacePath(name), &status); apierrors.IsNotFound(err) {
-			return true, nil
+			return true, "", nil
 		} else if err != nil {
-			return false, err
+			return false, "", err
 		}
-		if message := status.Conditions[0].Message; message != last {
-			last = message
-			fmt.Fprintf(progress, "space/%s: %s\n", name, message)
-		}
-		return false, nil
+		return false, status.Conditions[0].Message, nil
 	})
-	if err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("delete space %s: %w (%s)", name, context.Cause(ctx), last)
-	}
-	return err
 }

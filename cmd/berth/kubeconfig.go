@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 )
@@ -57,29 +58,29 @@ To limit what one user can do, change the role bindings in the space.`,
 				return fmt.Errorf("space %q not found in %s%s", args[0], dir, hint(known))
 			}
 			var data []byte
-			flags := cmd.Flags()
+			changed := cmd.Flags().Changed
 			switch { // if empty, they would mean an admin
-			case flags.Changed("user") && request.User == "":
+			case changed("user") && request.User == "":
 				return errors.New("--user must not be empty")
-			case flags.Changed("group") && len(request.Groups) == 0:
+			case changed("group") && len(request.Groups) == 0:
 				return errors.New("--group must not be empty")
 			}
-			if request.Owner, err = owner.subject(flags, dir, args[0]); err != nil {
-				return flagError(err)
+			if request.Owner, err = owner.subject(cmd.Flags(), dir, args[0]); err != nil {
+				return flags.Error(err)
 			}
-			if request.Owner != nil || flags.Changed("user") || flags.Changed("group") || flags.Changed("ttl") {
+			if request.Owner != nil || changed("user") || changed("group") || changed("ttl") {
 				data, err = kubeconfig.Issue(dir, args[0], request)
 			} else {
 				data, err = kubeconfig.Read(dir, args[0])
 			}
 			if err != nil {
-				return flagError(err)
+				return flags.Error(err)
 			}
 			_, err = cmd.OutOrStdout().Write(data)
 			return err
 		},
 	}
-	addDataDir(cmd, &dir)
+	flags.AddDataDir(cmd, &dir)
 	owner.add(cmd)
 	cmd.Flags().StringVar(&request.User, "user", "", "issue a kubeconfig for this user (default: "+kubeconfig.AdminUser+")")
 	cmd.Flags().StringSliceVar(&request.Groups, "group", nil, "issue a kubeconfig for a user in these groups (default: "+kubeconfig.AdminGroup+", unless --user is set)")

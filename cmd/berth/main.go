@@ -7,12 +7,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
 
+	"github.com/berth-dev/berth/client/connection"
 	"github.com/berth-dev/berth/shard"
 )
 
@@ -23,10 +25,14 @@ func main() {
 	// Nobody reads memory profiles here, and the records of allocations grow with each space that was ever awake.
 	runtime.MemProfileRate = 0
 	tuned := shard.TuneGC()
-	err := newRoot().ExecuteContext(ctx)
+	root := newRoot(os.Args[0])
+	err := root.ExecuteContext(ctx)
 	tuned()
+	if exit, ok := errors.AsType[*connection.ExitError](err); ok {
+		os.Exit(exit.Code) // the command that was run has printed why
+	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "berth:", err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", root.DisplayName(), err)
 		os.Exit(1)
 	}
 }

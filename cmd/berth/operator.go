@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/operator"
 	"github.com/berth-dev/berth/platform/process"
 )
@@ -40,7 +41,7 @@ protect tenants from being deleted by mistake.`,
 				return fmt.Errorf("--log-format=%s: must be %s or %s", logFormat, logText, logJSON)
 			}
 			if o.Host, err = process.LoadHostConfig(kubeconfig); err != nil {
-				return flagError(err)
+				return flags.Error(err)
 			}
 			if o.Logger, err = logTo(cmd.ErrOrStderr(), "", logFormat, verbosity); err != nil {
 				return err

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +16,8 @@ import (
 
 	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/dns"
-	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform"
 	"github.com/berth-dev/berth/platform/manager"
@@ -36,7 +35,7 @@ type runOptions struct {
 // addFlags declares the flags that have the same meaning and default in all commands. Each command declares its other
 // flags.
 func (o *runOptions) addFlags(cmd *cobra.Command) {
-	addDataDir(cmd, &o.DataDir)
+	flags.AddDataDir(cmd, &o.DataDir)
 	cmd.Flags().StringVar(&o.file, "config", "", "file with a PlatformConfiguration, which contains defaults for all spaces, and spaces to create")
 	cmd.Flags().StringVar(&o.PlatformName, "platform-name", v1alpha1.DefaultPlatformName, "serve the Space objects with this spec.platformName; give each Berth on a host its own name")
 	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to create if they don't exist, and to make dedicated (spec.isolation: Dedicated)")
@@ -90,7 +89,7 @@ func (o *runOptions) config() (platform.Config, error) {
 	if c.Spaces, err = o.allSpaces(file.Spaces); err != nil {
 		return c, err
 	}
-	if err = flagError(c.Complete()); err != nil && o.file != "" {
+	if err = flags.Error(c.Complete()); err != nil && o.file != "" {
 		err = fmt.Errorf("--config=%s: %w", o.file, err)
 	}
 	return c, err
@@ -116,12 +115,4 @@ func (o *runOptions) allSpaces(spaces []v1alpha1.Space) ([]v1alpha1.Space, error
 		}
 	}
 	return spaces, nil
-}
-
-// flagError names the flag that set the wrong value.
-func flagError(err error) error {
-	if field, ok := errors.AsType[*fielderror.Error](err); ok {
-		return fmt.Errorf("--%w", field)
-	}
-	return err
 }

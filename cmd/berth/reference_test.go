@@ -31,7 +31,7 @@ func TestTheReferenceOfCommandsIsFresh(t *testing.T) {
 	const file = "../../docs/reference/cli.md"
 	var page bytes.Buffer
 	page.WriteString(referenceHead)
-	writeReference(t, &page, newRoot())
+	writeReference(t, &page, newRoot("berth"))
 	if os.Getenv("BERTH_UPDATE_REFERENCE") != "" {
 		if err := os.WriteFile(file, page.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

@@ -4,15 +4,18 @@
 package main
 
 import (
-	"cmp"
-	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/berth-dev/berth/cmd/berth/space"
+	"github.com/berth-dev/berth/cmd/berth/tenant"
 )
 
-func newRoot() *cobra.Command {
+// newRoot returns the command with the name by which it was called: that of a plugin of kubectl is "kubectl berth".
+func newRoot(called string) *cobra.Command {
 	// Upstream's packages add flags here, which cobra would show as flags of berth.
 	pflag.CommandLine = pflag.NewFlagSet("berth", pflag.ContinueOnError)
 	root := &cobra.Command{
@@ -25,23 +28,21 @@ each other.
 
 To try it, run 'berth up'. It runs a host cluster and the space "demo" on this machine.
 
+To manage tenants and spaces of a cluster that runs Berth, use 'berth tenant' and
+'berth space'. They use the host's API with your kubeconfig. If you install this binary as
+kubectl-berth in a directory of your PATH, 'kubectl berth' is the same as 'berth'.
+
 Every command exits with code 0 if it succeeds. Otherwise it exits with code 1 and
-prints the error to standard error.`,
+prints the error to standard error. 'berth space connect SPACE -- COMMAND' exits with the
+code of COMMAND.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newServe(), newOperator(), newCheck(), newSpaces(), newSleep(), newWake(), newDelete(), newSnapshot(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
-	return root
-}
-
-// addDataDir declares the flag for the data directory.
-func addDataDir(cmd *cobra.Command, dir *string) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = "."
+	root.AddCommand(tenant.New(), space.New())
+	root.AddCommand(space.Aliases()...)
+	root.AddCommand(newUp(), newServe(), newOperator(), newCheck(), newSpaces(), newDelete(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
+	if strings.HasPrefix(filepath.Base(called), plugin) {
+		renameTo(root, "kubectl berth")
 	}
-	// The image sets it, so that commands that run in the container find the directory.
-	usual := cmp.Or(os.Getenv("BERTH_DATA_DIR"), filepath.Join(home, ".berth"))
-	cmd.Flags().StringVar(dir, "data-dir", usual, "directory in which Berth keeps all of its data; $BERTH_DATA_DIR sets another default")
-	_ = cmd.MarkFlagDirname("data-dir")
+	return root
 }

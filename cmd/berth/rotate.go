@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/platform/manager"
 )
 
@@ -50,7 +51,7 @@ again. It works whether Berth is running or not.`,
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("not done after %s", timeout))
 			defer cancel()
 			if err := manager.RotateKeys(ctx, dir, args[0], rotation); err != nil {
-				return flagError(err)
+				return flags.Error(err)
 			}
 			out := cmd.OutOrStdout()
 			if rotation.CA {
@@ -62,7 +63,7 @@ again. It works whether Berth is running or not.`,
 			return nil
 		},
 	}
-	addDataDir(cmd, &dir)
+	flags.AddDataDir(cmd, &dir)
 	cmd.Flags().BoolVar(&rotation.CA, "ca", false, "replace the CA of client certificates, and revoke all certificates that it issued")
 	cmd.Flags().BoolVar(&rotation.ServiceAccountKey, "service-account-key", false, "replace the key that signs service-account tokens")
 	cmd.Flags().DurationVar(&rotation.Overlap, "overlap", manager.DefaultTokenOverlap, "how long tokens of the old service-account key stay valid, up to 168h")

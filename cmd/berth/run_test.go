@@ -13,7 +13,7 @@ import (
 func run(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	root := newRoot()
+	root := newRoot("berth")
 	root.SetArgs(args)
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/platform"
 	"github.com/berth-dev/berth/platform/manager"
 	"github.com/berth-dev/berth/platform/pod"
@@ -78,7 +79,7 @@ The kubeconfig of each space's admin is in --data-dir, for 'berth kubeconfig'. W
 			config.Serving = func(p *platform.Platform) {
 				config.Logger.Info("Serving spaces", "endpoint", p.Endpoint("SPACE"), "spaces", len(p.Manager().Names()))
 			}
-			return flagError(platform.New(config).Run(cmd.Context()))
+			return flags.Error(platform.New(config).Run(cmd.Context()))
 		},
 	}
 	cmd.SetUsageFunc(groupedUsage)

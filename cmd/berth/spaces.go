@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/shard"
@@ -18,11 +19,10 @@ func newSpaces() *cobra.Command {
 	var dir string
 	var printer spacePrinter
 	cmd := &cobra.Command{
-		Use:     "spaces [SPACE...]",
-		Aliases: []string{"space"},
-		Short:   "List spaces with their state",
-		Long: `List the spaces of the Berth that runs on the data directory. 'kubectl get spaces' on
-the host shows the Space objects with the use of their quota.
+		Use:   "spaces [SPACE...]",
+		Short: "List spaces with their state in the process",
+		Long: `List the spaces of the Berth that runs on the data directory. 'berth space get' lists
+the Space objects on the host with the use of their quota.
 
 The columns are:
   READY      True if the space serves requests, or sleeps and would wake for one.
@@ -67,7 +67,7 @@ The command needs a running Berth.`,
 			return printer.list(cmd.OutOrStdout(), cmd.ErrOrStderr(), list)
 		},
 	}
-	addDataDir(cmd, &dir)
+	flags.AddDataDir(cmd, &dir)
 	printer.addFlags(cmd)
 	return cmd
 }

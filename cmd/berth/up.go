@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/platform"
 )
 
@@ -80,7 +81,7 @@ Dedicated spaces:
 				fmt.Fprintf(cmd.ErrOrStderr(), "[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 			}
 			config.Started = func(p *platform.Platform) { explainUse(cmd.OutOrStdout(), &config, p.Endpoint) }
-			return flagError(platform.New(config).Run(cmd.Context()))
+			return flags.Error(platform.New(config).Run(cmd.Context()))
 		},
 	}
 	cmd.SetUsageFunc(groupedUsage)

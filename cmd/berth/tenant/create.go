@@ -1,0 +1,138 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/client/hostapi"
+	"github.com/berth-dev/berth/client/progress"
+	"github.com/berth-dev/berth/cmd/berth/flags"
+)
+
+func newCreate(host *flags.Host) *cobra.Command {
+	var o createOptions
+	var change flags.Change
+	var wait flags.Wait
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a tenant",
+		Long: `Create a tenant. The operator creates the space of the same name.
+
+Use 'kubectl edit tenant NAME' for the fields that have no flag here. To get a manifest,
+use --dry-run=client -o yaml.`,
+		Example: `  berth tenant create acme --wait
+  berth tenant create acme-dev --parent acme --private --owner User:alice --owner Group:oidc:devs
+  berth tenant create solar --namespace-quota 10 --cpu 8 --memory 16Gi
+  berth tenant create solar --dry-run=client -o yaml > solar.yaml`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tenant, err := o.tenant(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if err := change.Check(); err != nil {
+				return err
+			}
+			if !change.Sends() { // needs no host
+				return change.Print(cmd, tenant, "Tenant", progress.Name(tenant), "created")
+			}
+			return host.Run(func(cmd *cobra.Command, _ []string, host *hostapi.Client) error {
+				if err := change.Of(host).Create(cmd.Context(), tenant); err != nil {
+					return err
+				}
+				if wait.Wait && !change.Dry() {
+					ctx, cancel := wait.Context(cmd.Context(), "the tenant is created, and becomes ready later; see 'berth tenant get "+tenant.Name+"'")
+					defer cancel()
+					if err := progress.Ready(ctx, host, tenant, cmd.ErrOrStderr()); err != nil {
+						return err
+					}
+				}
+				return change.Print(cmd, tenant, "Tenant", progress.Name(tenant), "created")
+			})(cmd, args)
+		},
+	}
+	cmd.Flags().StringVar(&o.parent, "parent", "", "tenant above this one in the tree; it can't be changed later")
+	cmd.Flags().BoolVar(&o.private, "private", false, "keep the owners of the tenants above from this tenant and those below it")
+	cmd.Flags().StringArrayVar(&o.owners, "owner", nil, "KIND:NAME of an owner, with KIND User, Group, or ServiceAccount; repeat the flag for several")
+	cmd.Flags().Int32Var(&o.namespaces, "namespace-quota", 0, "how many namespaces the tenant's spaces may have together (default: no limit)")
+	cmd.Flags().StringVar(&o.cpu, "cpu", "", "limits.cpu of the quota of each of the tenant's spaces, such as 8 (default: that of the platform)")
+	cmd.Flags().StringVar(&o.memory, "memory", "", "limits.memory of the quota of each of the tenant's spaces, such as 16Gi (default: that of the platform)")
+	wait.AddTo(cmd, false, "the tenant is ready")
+	change.AddTo(cmd, true)
+	_ = cmd.RegisterFlagCompletionFunc("parent", host.Names("tenants", 0))
+	_ = cmd.RegisterFlagCompletionFunc("owner", cobra.FixedCompletions([]string{"User:", "Group:", "ServiceAccount:"}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// createOptions are the flags that set fields.
+type createOptions struct {
+	parent      string
+	private     bool
+	owners      []string
+	namespaces  int32
+	cpu, memory string
+}
+
+func (o *createOptions) tenant(cmd *cobra.Command, name string) (*v1alpha1.Tenant, error) {
+	tenant := &v1alpha1.Tenant{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Tenant"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.TenantSpec{Parent: o.parent},
+	}
+	set := cmd.Flags().Changed
+	if set("private") {
+		tenant.Spec.Private = &o.private
+	}
+	if set("namespace-quota") {
+		tenant.Spec.Namespaces.Quota = &o.namespaces
+	}
+	for _, text := range o.owners {
+		owner, err := parseOwner(text)
+		if err != nil {
+			return nil, err
+		}
+		tenant.Spec.Owners = append(tenant.Spec.Owners, owner)
+	}
+	for flag, text := range map[string]string{"cpu": o.cpu, "memory": o.memory} {
+		if !set(flag) {
+			continue
+		}
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil || quantity.Sign() < 0 {
+			return nil, fmt.Errorf("--%s=%s: must be a quantity, such as 500m, 8, or 16Gi", flag, text)
+		}
+		if tenant.Spec.Quota == nil {
+			tenant.Spec.Quota = map[corev1.ResourceName]resource.Quantity{}
+		}
+		tenant.Spec.Quota[corev1.ResourceName("limits."+flag)] = quantity
+	}
+	return tenant, nil
+}
+
+// serviceAccountPrefix begins the names by which ServiceAccounts authenticate.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// parseOwner returns the owner KIND:NAME. A name may have colons. That of a ServiceAccount may be NAMESPACE:NAME.
+func parseOwner(text string) (owner v1alpha1.Owner, err error) {
+	given, name, found := strings.Cut(text, ":")
+	for _, kind := range []v1alpha1.SubjectKind{v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.ServiceAccountKind} {
+		if !found || name == "" || !strings.EqualFold(given, string(kind)) {
+			continue
+		}
+		if kind == v1alpha1.ServiceAccountKind && !strings.HasPrefix(name, serviceAccountPrefix) {
+			name = serviceAccountPrefix + name
+		}
+		return v1alpha1.Owner{Kind: kind, Name: name}, nil
+	}
+	return owner, fmt.Errorf("--owner=%s: must be User:NAME, Group:NAME, or ServiceAccount:NAMESPACE:NAME", text)
+}
