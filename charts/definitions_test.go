@@ -28,7 +28,8 @@ func TestTheChartTakesFromTheCodeWhatSpecsAre(t *testing.T) {
 			"spaceSpec": specSchema(t, "Space", platforms...), "tenantSpec": specSchema(t, "Tenant"), "configurationSpec": specSchema(t, "BerthConfiguration"),
 		},
 		"space/values.schema.json": {
-			"spaceSpec": specSchema(t, "Space", operators...), "tenantSpec": specSchema(t, "Tenant"), "publicationSpec": specSchema(t, "Publication"),
+			"spaceSpec": specSchema(t, "Space", operators...), "tenantSpec": specSchema(t, "Tenant"), "ownerSpec": ownerSchema(t),
+			"publicationSpec": specSchema(t, "Publication", "tenants"),
 		},
 	} {
 		have, err := os.ReadFile(file)
@@ -52,6 +53,16 @@ func TestTheChartTakesFromTheCodeWhatSpecsAre(t *testing.T) {
 			t.Errorf("%s is stale; run: go generate ./charts\n%s", file, diff)
 		}
 	}
+}
+
+// ownerSchema is the schema of an owner of a tenant, whose name is the key of a map.
+func ownerSchema(t *testing.T) map[string]any {
+	t.Helper()
+	owners := specSchema(t, "Tenant")["properties"].(map[string]any)["owners"].(map[string]any)
+	owner := owners["items"].(map[string]any)
+	delete(owner["properties"].(map[string]any), "name")
+	owner["required"] = []string{"kind"}
+	return owner
 }
 
 // specSchema is the schema of the spec of objects of a kind, as the API has it, less some fields.

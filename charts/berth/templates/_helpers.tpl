@@ -31,7 +31,7 @@
 {{- if .Values.image.digest }}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
 {{- else }}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion | toString) }}
 {{- end }}
 {{- end }}
 
@@ -57,7 +57,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{/* The labels of an object with these selector labels, (list . LABELS): commonLabels, and those that Helm's conventions ask for. */}}
 {{- define "berth.labelled" -}}
 {{- $root := index . 0 }}
-{{- $own := dict "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") "app.kubernetes.io/version" ($root.Values.image.tag | default $root.Chart.AppVersion | trunc 63 | trimSuffix "-") "app.kubernetes.io/managed-by" $root.Release.Service }}
+{{- $own := dict "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") "app.kubernetes.io/version" ($root.Values.image.tag | default $root.Chart.AppVersion | toString | trunc 63 | trimSuffix "-") "app.kubernetes.io/managed-by" $root.Release.Service }}
 {{- merge dict (index . 1) $own $root.Values.commonLabels | toYaml }}
 {{- end }}
 
