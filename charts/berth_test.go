@@ -47,6 +47,8 @@ var everything = []string{
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
 	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible", "argocdNamespace=argocd",
 	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "allowedSync.ingresses=on", "allowedSync.configmaps=all", "spaces[0].spec.sync[0].resource=configmaps", "spaces[0].spec.sync[0].value=all", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
+	"tenants.acme.private=true", "configuration.maxTreeDepth=4", "operator.nodeSelector.disk=ssd", "operator.tolerations[0].operator=Exists", "operator.priorityClassName=platform", "operator.podLabels.a=b", "operator.podAnnotations.c=d",
+	"operator.topologySpreadConstraints[0].maxSkew=1", "operator.topologySpreadConstraints[0].topologyKey=zone", "operator.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule", "operator.serviceAccount.annotations.e=f",
 }
 
 // X1: what is rendered is strictly what the API server knows, whatever is asked for.
@@ -55,7 +57,7 @@ func TestTheChartRendersObjectsOfTheAPI(t *testing.T) {
 	find[*appsv1.StatefulSet](t, few, nil)
 	for _, o := range few {
 		switch o.(type) {
-		case *policyv1.PodDisruptionBudget, *corev1.Pod:
+		case *policyv1.PodDisruptionBudget:
 			t.Errorf("without values, a %T is made", o)
 		}
 	}
@@ -109,7 +111,7 @@ func TestTheChartHasATemplateOfDedicatedSpacesPods(t *testing.T) {
 			t.Errorf("volume %s may fill the node's disk", volume.Name)
 		}
 	}
-	service := find[*corev1.Service](t, objects, nil)
+	service := find(t, objects, func(s *corev1.Service) bool { return s.Name == "berth" })
 	if labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(of.Labels)) {
 		t.Error("the pods of dedicated spaces are behind Berth's Service")
 	}
@@ -186,14 +188,15 @@ func TestPodsKeepTheRestrictedLevel(t *testing.T) {
 	}
 	objects := render(t, everything...)
 	set, test := find[*appsv1.StatefulSet](t, objects, nil), find[*corev1.Pod](t, objects, nil)
-	for name, pod := range map[string]corev1.PodTemplateSpec{"berth": set.Spec.Template, "the test": {ObjectMeta: test.ObjectMeta, Spec: test.Spec}} {
+	operator := find[*appsv1.Deployment](t, objects, nil)
+	for name, pod := range map[string]corev1.PodTemplateSpec{"berth": set.Spec.Template, "the operator": operator.Spec.Template, "the test": {ObjectMeta: test.ObjectMeta, Spec: test.Spec}} {
 		level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
 		for _, result := range evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
 			if !result.Allowed {
 				t.Errorf("%s: %s: %s", name, result.ForbiddenReason, result.ForbiddenDetail)
 			}
 		}
-		for _, c := range pod.Spec.Containers {
+		for _, c := range append(pod.Spec.Containers, pod.Spec.InitContainers...) {
 			if root := c.SecurityContext.ReadOnlyRootFilesystem; root == nil || !*root {
 				t.Errorf("%s: the root of container %s can be written", name, c.Name)
 			}
@@ -218,14 +221,20 @@ func TestNotesTellWhatComesNext(t *testing.T) {
 			t.Errorf("the notes don't say %q:\n%s", says, notes)
 		}
 	}
-	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "platformName=other")
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr)
+	for values, says := range map[string]string{
+		"operator.enabled=true":                     "{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: solar}, spec: {owners: [{kind: User, name: alice}]}}",
+		"platformName=other":                        "{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: solar}, spec: {owners: [{kind: User, name: alice}], space: {platformName: other}}}",
+		"platformName=other,operator.enabled=false": "{apiVersion: berth.dev/v1alpha1, kind: Space, metadata: {name: team-a}, spec: {platformName: other}}",
+	} {
+		out, stderr, err := helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", values)
+		if err != nil {
+			t.Fatalf("%v: %s", err, stderr)
+		}
+		if _, notes, _ := strings.Cut(out, "NOTES:"); !strings.Contains(notes, says) {
+			t.Errorf("with %s, the notes don't tell how to create the first one:\n%s", values, notes)
+		}
 	}
-	if _, notes, _ := strings.Cut(out, "NOTES:"); !strings.Contains(notes, "{apiVersion: berth.dev/v1alpha1, kind: Space, metadata: {name: team-a}, spec: {platformName: other}}") {
-		t.Errorf("the notes don't tell how to create a space of this platform:\n%s", notes)
-	}
-	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "spaces[0].name=team-a,kubeconfigSecrets=false")
+	out, stderr, err = helm(t, "install", "berth", "berth", "--namespace", "platform", "--dry-run=client", "--set", "spaces[0].name=team-a,kubeconfigSecrets=false,operator.enabled=false")
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr)
 	}
@@ -234,31 +243,42 @@ func TestNotesTellWhatComesNext(t *testing.T) {
 	}
 }
 
-// definition is that of Space objects.
-func definition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+// definition is that of objects of a kind.
+func definition(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	definitions, err := crds.All()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range definitions {
-		if d.Spec.Names.Kind == "Space" {
+		if d.Spec.Names.Kind == kind {
 			return d
 		}
 	}
-	t.Fatal("there is no definition of spaces")
+	t.Fatalf("there is no definition of %s", kind)
 	return nil
 }
 
-// X1: the chart's definition of spaces is the API's, stays when the release goes, and is another release's if that is asked for.
-func TestTheChartBringsTheDefinitionOfSpaces(t *testing.T) {
-	made := find[*apiextensionsv1.CustomResourceDefinition](t, render(t, everything...), nil)
-	want := definition(t)
-	if diff := cmp.Diff(want.Spec, made.Spec); diff != "" || made.Name != want.Name {
-		t.Errorf("the chart's definition %s is another one: %s", made.Name, diff)
+// X1: the chart's definitions are the API's, stay when the release goes unless that is not wanted, and are another release's if
+// that is asked for.
+func TestTheChartBringsTheDefinitions(t *testing.T) {
+	wanted, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if made.Annotations["helm.sh/resource-policy"] != "keep" {
-		t.Errorf("annotations are %v: the definition, and all spaces, go with the release", made.Annotations)
+	objects, dropped := render(t, everything...), render(t, "crds.keep=false")
+	for _, want := range wanted {
+		named := func(d *apiextensionsv1.CustomResourceDefinition) bool { return d.Name == want.Name }
+		made := find(t, objects, named)
+		if diff := cmp.Diff(want.Spec, made.Spec); diff != "" {
+			t.Errorf("the chart's definition %s is another one: %s", made.Name, diff)
+		}
+		if made.Annotations["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("annotations are %v: the definition %s, and all of its objects, go with the release", made.Annotations, made.Name)
+		}
+		if goes := find(t, dropped, named); goes.Annotations["helm.sh/resource-policy"] != "" {
+			t.Errorf("the definition %s stays: %v", goes.Name, goes.Annotations)
+		}
 	}
 	for _, o := range render(t, "crds.enabled=false") {
 		if _, made := o.(*apiextensionsv1.CustomResourceDefinition); made {

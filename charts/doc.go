@@ -10,3 +10,4 @@ package charts
 
 //go:generate env BERTH_UPDATE_CHARTS=1 go test . -count=1 -run ^TestTheChartTakesFromTheCode
 //go:generate go run ../hack/valuesreference berth/values.yaml ../docs/reference/values.md
+//go:generate go run ../hack/valuesreference space/values.yaml ../docs/reference/values-space.md

@@ -41,7 +41,9 @@ type twoReleases struct {
 	admin client.Client
 	// berth and other have exactly the rights that the chart grants the accounts of the releases.
 	berth, other client.WithWatch
-	config       *rest.Config
+	// as is a client of a user.
+	as     func(user string) client.WithWatch
+	config *rest.Config
 }
 
 // with are the options by which a platform isolates its spaces in a release in a namespace.
@@ -82,7 +84,7 @@ func startReleases(t *testing.T) *twoReleases {
 		return c
 	}
 	r := &twoReleases{
-		admin: as(""), berth: as("system:serviceaccount:platform:berth"), other: as("system:serviceaccount:second:berth"), config: cluster.Config(),
+		admin: as(""), berth: as("system:serviceaccount:platform:berth"), other: as("system:serviceaccount:second:berth"), as: as, config: cluster.Config(),
 	}
 	// The policies that `berth up` would install: here, the chart's are tested.
 	for _, o := range []client.Object{&admissionv1.ValidatingAdmissionPolicyBinding{}, &admissionv1.ValidatingAdmissionPolicy{}} {
@@ -94,7 +96,7 @@ func startReleases(t *testing.T) *twoReleases {
 		t.Fatal(err)
 	}
 	for namespace, values := range map[string][]string{
-		"platform": {"sync." + exported, "argocdNamespace=argocd"}, "second": {"sync." + exported, "argocdNamespace=argocd", "platformName=other", "crds.enabled=false"},
+		"platform": {"sync." + exported, "argocdNamespace=argocd"}, "second": {"sync." + exported, "argocdNamespace=argocd", "platformName=other", "crds.enabled=false", "operator.enabled=false"},
 	} {
 		if err := r.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 			t.Fatal(err)
@@ -213,6 +215,11 @@ func serviceOf(selector map[string]string) *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "berth-mine", Labels: map[string]string{pod.Label: "mine", translate.LabelPlatform: "berth"}},
 		Spec:       corev1.ServiceSpec{Selector: selector, Ports: []corev1.ServicePort{{Port: 7445}}},
 	}
+}
+
+// quantities are of one resource.
+func quantities(name corev1.ResourceName, quantity string) map[corev1.ResourceName]resource.Quantity {
+	return map[corev1.ResourceName]resource.Quantity{name: resource.MustParse(quantity)}
 }
 
 const kubeconfigType corev1.SecretType = "berth.dev/kubeconfig"

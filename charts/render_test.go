@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // helm runs the Helm that hack/helm pins.
@@ -57,7 +59,13 @@ func render(t *testing.T, values ...string) []runtime.Object {
 // renderIn renders charts/berth as a release named berth in a namespace.
 func renderIn(t *testing.T, namespace string, values ...string) []runtime.Object {
 	t.Helper()
-	args := []string{"template", "berth", "berth", "--namespace", namespace}
+	return renderChart(t, "berth", "berth", namespace, values...)
+}
+
+// renderChart renders a chart as a release in a namespace.
+func renderChart(t *testing.T, release, chart, namespace string, values ...string) []runtime.Object {
+	t.Helper()
+	args := []string{"template", release, chart, "--namespace", namespace}
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
@@ -66,7 +74,7 @@ func renderIn(t *testing.T, namespace string, values ...string) []runtime.Object
 		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, problems)
 	}
 	known := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), v1alpha1.AddToScheme(known)); err != nil {
 		t.Fatal(err)
 	}
 	strict := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer"
@@ -26,7 +27,7 @@ import (
 func TestTheClusterRoleIsNarrow(t *testing.T) {
 	objects := render(t, append(slices.Clone(everything), "sync.ownpriorityclasses=5")...)
 	role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
-	own := find(t, objects, func(r *rbacv1.Role) bool { return r.Namespace == "platform" })
+	own := find(t, objects, func(r *rbacv1.Role) bool { return r.Namespace == "platform" && r.Name == "berth" })
 	policy := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == "platform-berth" })
 	held := func(resource string) bool {
 		return slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, func(r admissionv1.NamedRuleWithOperations) bool {
@@ -121,10 +122,11 @@ func TestTheDocumentationTellsOfEachRight(t *testing.T) {
 // M4: the role that the chart makes for spaces' accounts, and what the host holds
 // them to, is what the code says, no more and no less.
 func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
-	for name, from := range map[string]struct {
+	type source struct {
 		function string
 		value    any
-	}{
+	}
+	sources := map[string]source{
 		"space-rules.yaml":           {"isolation.AccountRules", isolation.AccountRules()},
 		"watch-rules.yaml":           {"resources.Table", watchRules()},
 		"optional-resources.yaml":    {"resources.Table", optionalResources()},
@@ -132,8 +134,15 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 		"space-pods-policy.yaml":     {"isolation.PodPolicy", isolation.PodPolicy()},
 		"space-runtimes-policy.yaml": {"isolation.RuntimePolicy", isolation.RuntimePolicy()},
 		"space-class-fields.yaml":    {"hostpolicy.ClassFields", hostpolicy.ClassFields()},
-		"space-definition.yaml":      {"api/crds", definition(t).Spec},
-	} {
+	}
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range definitions {
+		sources[strings.ToLower(d.Spec.Names.Kind)+"-definition.yaml"] = source{"api/crds", d.Spec}
+	}
+	for name, from := range sources {
 		file := "berth/files/" + name
 		want, err := yaml.Marshal(from.value)
 		if err != nil {

@@ -34,7 +34,7 @@ func TestTheChartOnARealCluster(t *testing.T) {
 	host, images := realCluster(t, envImage)
 	image := images[0]
 	values := []string{"../charts/berth", "--namespace", release, "--take-ownership", "--wait", "--timeout", "3m", "--set", ofImage(image) +
-		",storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].spec.isolation=Dedicated"}
+		",operator.enabled=false,storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].spec.isolation=Dedicated"}
 	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c", "chart-d", "chart-e")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)

@@ -43,7 +43,7 @@ func TestSpacesRunRealContainers(t *testing.T) {
 	}
 	ownRelease(t, host, containers, containerSpaces...)
 	helm(t, "install", "berth", "../charts/berth", "--namespace", containers, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
-		"--set", fmt.Sprintf("%s,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,sync.nodes=all,sync.daemonsets=translated",
+		"--set", fmt.Sprintf("%s,operator.enabled=false,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,sync.nodes=all,sync.daemonsets=translated",
 			ofImage(images[0]), containerSpaces[0], containerSpaces[1]))
 	k := &kindTest{
 		host:  host,

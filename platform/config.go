@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/internal/fielderror"
+	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/manager"
 )
 
@@ -21,6 +22,8 @@ type Config struct {
 	// Listen is HOST:PORT of the TLS listener that serves all APIs. Advertise is the URL at which clients reach it,
 	// https://HOST or https://HOST:PORT. If Advertise is empty, it is the address of Listen.
 	Listen, Advertise string
+	// TLS are the files of the endpoint's certificate. If they are empty, the platform issues one by its own CA.
+	TLS certificate.Paths
 	// MetricsListen is HOST:PORT at which metrics and health are served over plain HTTP. If it is empty, they are not
 	// served there.
 	MetricsListen string
@@ -40,7 +43,22 @@ func (c *Config) Complete() error {
 	if err := checkAdvertise(c.Advertise); err != nil {
 		return fielderror.New("advertise", c.Advertise, "%w", err)
 	}
+	if err := c.checkTLS(); err != nil {
+		return err
+	}
 	return c.Options.Complete()
+}
+
+func (c *Config) checkTLS() error {
+	for _, file := range []struct{ field, value string }{{"tls-key-file", c.TLS.Key}, {"tls-ca-file", c.TLS.CA}} {
+		if file.value != "" && c.TLS.Cert == "" {
+			return fielderror.New(file.field, file.value, "needs --tls-cert-file, too")
+		}
+	}
+	if c.TLS.Cert != "" && c.TLS.Key == "" {
+		return fielderror.New("tls-cert-file", c.TLS.Cert, "needs --tls-key-file, too")
+	}
+	return nil
 }
 
 func checkAdvertise(advertise string) error {

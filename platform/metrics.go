@@ -15,7 +15,7 @@ func (p *Platform) newMetrics() *metrics.Metrics {
 		Names:  func() []string { return p.manager.Names() },
 		Spaces: p.spaceMetrics,
 		Certificates: func() map[string]time.Time {
-			return map[string]time.Time{"authority": p.ca.NotAfter(), "serving": p.certificate.NotAfter()}
+			return map[string]time.Time{"authority": p.ca.NotAfter(), "serving": p.notAfter()}
 		},
 	})
 }

@@ -105,7 +105,11 @@ func (p *Platform) healthChecks() (live, ready []healthz.HealthChecker, err erro
 			return client.RESTClient().Get().AbsPath("/readyz").Do(r.Context()).Error()
 		}),
 		healthz.NamedCheck("certificates", func(*http.Request) error {
-			return errors.Join(p.ca.Check(), p.certificate.Check())
+			err := errors.Join(p.ca.Check(), p.certificate.Check())
+			if p.files != nil {
+				err = errors.Join(err, p.files.Check())
+			}
+			return err
 		}),
 	)
 	return live, ready, nil

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/metrics"
+	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/manager"
 	"github.com/berth-dev/berth/shard/credentials"
@@ -42,6 +43,7 @@ type Platform struct {
 
 	ca          *pki.CA
 	certificate *pki.Serving
+	files       *certificate.Files // nil if the certificate is always the platform's own
 	listener    net.Listener
 	host        hostCluster
 	manager     *manager.Manager
@@ -138,7 +140,10 @@ func (p *Platform) listen(ctx context.Context) (err error) {
 		return fielderror.New("listen", p.config.Listen, "%w", err)
 	}
 	p.onStop(func(context.Context) { _ = p.listener.Close() })
-	return nil
+	if p.certificate, err = p.ca.Serving(p.names()...); err != nil {
+		return err
+	}
+	return p.openFiles()
 }
 
 // Endpoint returns the URL of a space's API as its clients reach it.
@@ -177,7 +182,7 @@ func (p *Platform) names() []string {
 func (p *Platform) openSpaces(ctx context.Context) error {
 	p.manager = manager.New(p.config.Options, manager.Environment{
 		Host: p.host.Config(), HostAddress: p.hostAddress,
-		CA: p.ca, Endpoint: p.Endpoint, Commands: p.commands, Metrics: p.metrics, Traces: p.traces,
+		CA: p.ca, Endpoint: p.Endpoint, KeepServerCA: p.keepServerCA, Commands: p.commands, Metrics: p.metrics, Traces: p.traces,
 	})
 	p.onStop(p.manager.Close)
 	return p.manager.Open(ctx)
@@ -209,12 +214,9 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 	return p.manager.Verify(space, r)
 }
 
-func (p *Platform) serve(context.Context) (err error) {
-	if p.certificate, err = p.ca.Serving(p.names()...); err != nil {
-		return err
-	}
+func (p *Platform) serve(context.Context) error {
 	p.limiter = gateway.NewLimiter(p.config.Specs.Limits)
-	p.server = gateway.Serve(p.listener, p.certificate.Get, &gateway.Router{
+	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
 		Lookup: p.lookup, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)

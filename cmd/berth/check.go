@@ -5,7 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"time"
@@ -25,24 +27,38 @@ const checkInterval = time.Second
 
 func newCheck() *cobra.Command {
 	var timeout time.Duration
+	var urls []string
 	cmd := &cobra.Command{
-		Use:   "check KUBECONFIG...",
+		Use:   "check [KUBECONFIG...]",
 		Short: "Check that spaces or other clusters are ready",
 		Long: `Check that the cluster of each kubeconfig is ready. The command connects to the
 URL in the kubeconfig, verifies the server's certificate, asks for the server's
 readiness, and reads a namespace as the kubeconfig's user. It wakes a space that is
 asleep.
 
+With --url, it also checks that a URL answers with code 200, such as the readiness
+endpoint of the operator.
+
 The command retries until --timeout expires. It exits with code 1 if at least one
-cluster isn't ready.
+cluster or URL isn't ready.
 
 In a cluster, 'helm test' runs this command in a pod.`,
 		Example: "  berth check team-a.kubeconfig team-b.kubeconfig",
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args)+len(urls) == 0 {
+				return errors.New("nothing to check: name a kubeconfig, or a URL with --url")
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			var failed []string
+			for _, url := range urls {
+				answer := "ready"
+				if err := checkURL(ctx, url); err != nil {
+					answer = err.Error()
+					failed = append(failed, url)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", url, answer)
+			}
 			for _, path := range args {
 				name := strings.TrimSuffix(filepath.Base(path), ".kubeconfig")
 				answer, err := checkCluster(ctx, path)
@@ -53,13 +69,45 @@ In a cluster, 'helm test' runs this command in a pod.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", name, answer)
 			}
 			if len(failed) > 0 {
-				return fmt.Errorf("%d of %d clusters are not ready: %s", len(failed), len(args), strings.Join(failed, ", "))
+				return fmt.Errorf("%d of %d are not ready: %s", len(failed), len(args)+len(urls), strings.Join(failed, ", "))
 			}
 			return nil
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", actTimeout, "how long to retry")
+	cmd.Flags().StringArrayVar(&urls, "url", nil, "a URL that must answer with code 200; repeat the flag for several")
 	return cmd
+}
+
+// checkURL retries until a URL answers with code 200.
+func checkURL(ctx context.Context, url string) (last error) {
+	err := wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
+		asked := get(ctx, url)
+		if asked == nil || last == nil || !late(ctx) {
+			last = asked
+		}
+		return asked == nil, nil
+	})
+	if err != nil {
+		return last
+	}
+	return nil
+}
+
+func get(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Timeout: actTimeout}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", response.Status)
+	}
+	return nil
 }
 
 // checkCluster retries until the cluster is ready, and returns a line with its version.

@@ -5,6 +5,8 @@ package main
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,11 +44,31 @@ func TestCheckNamesWhatDoesNotAnswer(t *testing.T) {
 		}
 	}
 	out, err := run(t, "check", "--timeout", "1s", down, broken)
-	if err == nil || err.Error() != "2 of 2 clusters are not ready: down, broken" {
+	if err == nil || err.Error() != "2 of 2 are not ready: down, broken" {
 		t.Errorf("got %v, want both named", err)
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "down: not ready: ") || !strings.Contains(lines[0], "connection refused") || !strings.HasPrefix(lines[1], "broken: ") {
 		t.Errorf("printed:\n%s", out)
+	}
+}
+
+// X1: a URL is checked, too, and is ready when it answers with code 200.
+func TestCheckAsksURLs(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	if out, err := run(t, "check", "--timeout", "1s", "--url", server.URL+"/readyz"); err != nil || out != server.URL+"/readyz: ready\n" {
+		t.Errorf("printed %q (%v)", out, err)
+	}
+	out, err := run(t, "check", "--timeout", "1s", "--url", server.URL+"/other")
+	if err == nil || !strings.Contains(out, "not ready: 503") {
+		t.Errorf("printed %q (%v)", out, err)
+	}
+	if _, err := run(t, "check"); err == nil || !strings.Contains(err.Error(), "--url") {
+		t.Errorf("nothing is ready: %v", err)
 	}
 }

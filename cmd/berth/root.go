@@ -40,7 +40,7 @@ code of COMMAND.`,
 	}
 	root.AddCommand(tenant.New(), space.New())
 	root.AddCommand(space.Aliases()...)
-	root.AddCommand(newUp(), newServe(), newOperator(), newCheck(), newSpaces(), newDelete(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
+	root.AddCommand(newUp(), newServe(), newOperator(), newApply(), newCheck(), newSpaces(), newDelete(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
 	if strings.HasPrefix(filepath.Base(called), plugin) {
 		renameTo(root, "kubectl berth")
 	}

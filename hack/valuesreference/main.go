@@ -9,20 +9,31 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-const head = `<!-- Written by ` + "`make generate`" + ` from charts/berth/values.yaml. Change the comments there. -->
-# Values of the chart
+// head is the beginning of the page of a chart: its name, and a sentence about the page that says what to set.
+const head = `<!-- Written by ` + "`make generate`" + ` from %[1]s/values.yaml. Change the comments there. -->
+# %[2]s
 
-The values of [` + "`charts/berth`" + `](../../charts/berth), with their defaults. The chart rejects values that this page doesn't list. [Install Berth in a
-cluster](../guides/install.md) describes those that you probably want to set.
+The values of [` + "`%[1]s`" + `](../../%[1]s), with their defaults. The chart rejects values that this page doesn't list. %[3]s
 
 | value | default |
 |---|---|
 `
+
+// page is the title of a chart's page, and where the rest is.
+type page struct{ title, more string }
+
+func pages() map[string]page {
+	return map[string]page{
+		"charts/berth": {"Values of the chart", "[Install Berth in a\ncluster](../guides/install.md) describes those that you probably want to set."},
+		"charts/space": {"Values of a tenant's chart", "[Create a tenant with\nHelm](../guides/tenant-chart.md) describes those that you probably want to set."},
+	}
+}
 
 func main() {
 	if len(os.Args) != 3 {
@@ -35,6 +46,11 @@ func main() {
 }
 
 func write(values, page string) error {
+	chart := "charts/" + filepath.Base(filepath.Dir(values))
+	about, known := pages()[chart]
+	if !known {
+		return fmt.Errorf("%s: no page is about %s", values, chart)
+	}
 	text, err := os.ReadFile(values)
 	if err != nil {
 		return err
@@ -47,7 +63,8 @@ func write(values, page string) error {
 	if err != nil {
 		return err
 	}
-	out := bytes.NewBufferString(head)
+	out := &bytes.Buffer{}
+	fmt.Fprintf(out, head, chart, about.title, about.more)
 	for _, v := range all {
 		fmt.Fprintf(out, "| [`%s`](#%s) | %s |\n", v.path, anchor(v.path), v.def)
 	}

@@ -84,5 +84,8 @@ func Scratch(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 // PortCA is the name of the CA of the TLS listener's certificate.
 const PortCA = "berth"
 
+// EndpointCA returns the path of the CA of the API endpoint's certificate, if that does not come from [PortCA].
+func EndpointCA(dataDir string) string { return filepath.Join(PortKeys(dataDir), "endpoint-ca.crt") }
+
 // PortKeys returns the directory of the keys of [PortCA].
 func PortKeys(dataDir string) string { return filepath.Join(dataDir, "pki") }

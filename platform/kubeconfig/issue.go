@@ -116,5 +116,9 @@ func Issue(dataDir, name string, r Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pki.Kubeconfig(context.Cluster, kept.Clusters[context.Cluster].Server, port.PEM(), r.User, client)
+	serverCA, err := ServerCA(dataDir, port)
+	if err != nil {
+		return nil, fmt.Errorf("issue a kubeconfig of %s: %w", name, err)
+	}
+	return pki.Kubeconfig(context.Cluster, kept.Clusters[context.Cluster].Server, serverCA, r.User, client)
 }

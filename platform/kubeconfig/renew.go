@@ -14,7 +14,7 @@ import (
 )
 
 // Renew renews the certificate in the kubeconfig of a space, or of the host, if necessary, makes the kubeconfig trust
-// the CA of the port, and returns it. server replaces the address in it, unless it is empty. The space may sleep.
+// [ServerCA], and returns it. server replaces the address in it, unless it is empty. The space may sleep.
 func Renew(dataDir, name, server string, port *pki.CA) ([]byte, error) {
 	path := datadir.Kubeconfig(dataDir, name)
 	old, err := os.ReadFile(path)
@@ -28,7 +28,11 @@ func Renew(dataDir, name, server string, port *pki.CA) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("renew kubeconfig of %s: %w", name, err)
 	}
-	renewed, err := pki.RenewKubeconfig(old, server, clients, port.PEM())
+	serverCA, err := ServerCA(dataDir, port)
+	if err != nil {
+		return nil, fmt.Errorf("renew kubeconfig of %s: %w", name, err)
+	}
+	renewed, err := pki.RenewKubeconfig(old, server, clients, serverCA)
 	if err != nil {
 		return nil, fmt.Errorf("renew kubeconfig %s: %w", path, err)
 	}

@@ -56,7 +56,7 @@ func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Pr
 
 // writeServingCA writes the CA of the API endpoint into the directory of a dedicated space's process.
 func (m *Manager) writeServingCA(dir string) error {
-	if err := pki.WriteFile(filepath.Join(dir, hostaccess.ServingCAFile), m.env.CA.PEM()); err != nil {
+	if err := pki.WriteFile(filepath.Join(dir, hostaccess.ServingCAFile), m.servingCA()); err != nil {
 		return fmt.Errorf("write the CA of the API endpoint: %w", err)
 	}
 	return nil

@@ -174,7 +174,7 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 		return nil, "", err
 	}
 	return map[string][]byte{
-		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, spaceprocess.AccessFile: enforced, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(account), hostaccess.ServingCAFile: m.env.CA.PEM(),
+		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, spaceprocess.AccessFile: enforced, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(account), hostaccess.ServingCAFile: m.servingCA(),
 		dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: m.pods.ca.PEM(),
 	}, pod.Digest(config, host, incarnation), nil
 }

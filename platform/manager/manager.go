@@ -44,9 +44,11 @@ type Environment struct {
 	// dedicated spaces, without credentials.
 	Host        *rest.Config
 	HostAddress func() (*clientcmdapi.Cluster, error)
-	// CA is the CA of the API endpoint. Endpoint returns the URL of a space's API.
-	CA       *pki.CA
-	Endpoint func(space string) string
+	// CA is the platform's own CA of the API endpoint. Endpoint returns the URL of a space's API. KeepServerCA updates what
+	// kubeconfig.ServerCA returns, if the endpoint's certificate comes from files.
+	CA           *pki.CA
+	Endpoint     func(space string) string
+	KeepServerCA func() error
 	// Commands are the routes of the control socket. The manager adds its own.
 	Commands *http.ServeMux
 	Metrics  *metrics.Metrics

@@ -35,7 +35,7 @@ const renewPoll = time.Minute
 func (m *Manager) startRenewing(context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	authority := &publisher{spaces: m.shard, port: m.env.CA.PEM, published: m.env.CA.PEM(), logger: m.logger}
+	authority := &publisher{spaces: m.shard, port: m.servingCA, published: m.servingCA(), logger: m.logger}
 	go func() {
 		defer close(done)
 		select { // it writes the same files
@@ -48,6 +48,9 @@ func (m *Manager) startRenewing(context.Context) error {
 		for renewed := (time.Time{}); ; {
 			if now := time.Now().Round(0); now.Sub(renewed) >= renewInterval {
 				renewed = now
+				if err := m.env.KeepServerCA(); err != nil {
+					m.logger.Error(err, "Could not read the CA of the API endpoint; Berth retries")
+				}
 				m.renewKubeconfigs(run)
 				authority.publish(run)
 			}
@@ -137,7 +140,7 @@ func (m *Manager) publishOwners(ctx context.Context, object *v1alpha1.Space) {
 	if m.applied.get(name) == nil || !m.owners.Due(name, state) {
 		return
 	}
-	left, err := m.owners.Publish(ctx, name, state, m.env.Endpoint(name), m.env.CA.PEM())
+	left, err := m.owners.Publish(ctx, name, state, m.env.Endpoint(name), m.servingCA())
 	if err != nil && ctx.Err() == nil {
 		m.logger.Error(err, "Could not publish the kubeconfigs of a space's owners; Berth retries", "space", name)
 	}
@@ -194,7 +197,28 @@ func (m *Manager) publishKubeconfig(ctx context.Context, space string, kubeconfi
 	if err := m.secrets.Write(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
 		m.logger.Error(err, "Could not write a kubeconfig Secret; Berth retries at the next renewal", "space", space)
 	}
-	if err := m.clusters.Write(ctx, m.config.DataDir, space, kubeconfig, m.env.CA.PEM()); err != nil && ctx.Err() == nil {
+	if err := m.writeCluster(ctx, space, kubeconfig); err != nil && ctx.Err() == nil {
 		m.logger.Error(err, "Could not write a cluster Secret of Argo CD; Berth retries at the next renewal", "space", space)
 	}
+}
+
+func (m *Manager) writeCluster(ctx context.Context, space string, admins []byte) error {
+	serverCA, err := kubeconfig.ServerCA(m.config.DataDir, m.env.CA)
+	if err != nil {
+		return err
+	}
+	return m.clusters.Write(ctx, m.config.DataDir, space, admins, serverCA)
+}
+
+// servingCA returns the PEM bundle by which spaces' own clients verify the API endpoint. Pods reach it by the platform's own CA,
+// whatever the endpoint's certificate is for others.
+func (m *Manager) servingCA() []byte {
+	serverCA, err := kubeconfig.ServerCA(m.config.DataDir, m.env.CA)
+	if err != nil {
+		m.logger.Error(err, "Could not read the CA of the API endpoint; spaces publish Berth's own")
+	}
+	if len(serverCA) == 0 {
+		return m.env.CA.PEM()
+	}
+	return serverCA
 }

@@ -79,7 +79,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		Dir: datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
 		Host: m.env.Host, Sync: sync,
 		Settings: func(space string) shard.Settings { return specs.Shard(space, m.closed) },
-		Endpoint: m.env.Endpoint, ServingCA: m.env.CA.PEM, Pods: m.config.Pods.Endpoint(),
+		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),
 		Prepare: m.prepare, Changed: m.changed, NamespacesChanged: m.namespacesChanged,
 		Memory: shard.ProcessMemory(),
 		Idle:   specs.Idle, SpacesMax: m.config.SpacesMax, Woken: m.env.Metrics.Woken, Traces: m.env.Traces, Logger: m.logger,
@@ -216,8 +216,12 @@ func (m *Manager) writeKubeconfig(ctx context.Context, name string) error {
 			return nil
 		}
 	}
+	serverCA, err := kubeconfig.ServerCA(m.config.DataDir, m.env.CA)
+	if err != nil {
+		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)
+	}
 	config, err := vcluster.ClientKubeconfig(vcluster.Config{
-		Name: name, Dir: datadir.Space(m.config.DataDir, name), Endpoint: m.env.Endpoint(name), ServingCA: m.env.CA.PEM(),
+		Name: name, Dir: datadir.Space(m.config.DataDir, name), Endpoint: m.env.Endpoint(name), ServingCA: serverCA,
 	}, kubeconfig.AdminUser, []string{kubeconfig.AdminGroup})
 	if err != nil {
 		return fmt.Errorf("make kubeconfig of space %s: %w", name, err)

@@ -28,7 +28,11 @@
 {{- end }}
 
 {{- define "berth.image" -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion | toString) }}
+{{- end }}
 {{- end }}
 
 {{/* The URL by which tenants reach Berth. */}}
@@ -47,10 +51,85 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "berth.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{ include "berth.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimSuffix "-" | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- include "berth.labelled" (list . (include "berth.selectorLabels" . | fromYaml)) }}
+{{- end }}
+
+{{/* The labels of an object with these selector labels, (list . LABELS): commonLabels, and those that Helm's conventions ask for. */}}
+{{- define "berth.labelled" -}}
+{{- $root := index . 0 }}
+{{- $own := dict "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") "app.kubernetes.io/version" ($root.Values.image.tag | default $root.Chart.AppVersion | toString | trunc 63 | trimSuffix "-") "app.kubernetes.io/managed-by" $root.Release.Service }}
+{{- merge dict (index . 1) $own $root.Values.commonLabels | toYaml }}
+{{- end }}
+
+{{/* The annotations of an object, (list . OWN): its own take precedence over commonAnnotations. */}}
+{{- define "berth.annotations" -}}
+{{- $root := index . 0 }}
+{{- with merge dict (index . 1) $root.Values.commonAnnotations }}
+{{- dict "annotations" . | toYaml }}
+{{- end }}
+{{- end }}
+
+{{/* The name of what is the operator's in the release's namespace. */}}
+{{- define "berth.operator" -}}
+{{- printf "%s-operator" (include "berth.fullname" .) }}
+{{- end }}
+
+{{- define "berth.operatorServiceAccount" -}}
+{{- default (include "berth.operator" .) .Values.operator.serviceAccount.name }}
+{{- end }}
+
+{{/* What tells the operator's pods from Berth's: they must not be behind its Service. */}}
+{{- define "berth.operatorSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "berth.name" . }}-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "berth.operatorLabels" -}}
+{{- include "berth.labelled" (list . (include "berth.operatorSelectorLabels" . | fromYaml)) }}
+{{- end }}
+
+{{/* The labels of the pod of `helm test`. */}}
+{{- define "berth.testSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "berth.name" . }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* The objects of the values `configuration` and `tenants`, for `berth apply`. Helm itself can't install them with their definitions. */}}
+{{- define "berth.objects" -}}
+{{- $configuration := deepCopy .Values.configuration }}
+{{- if ne .Values.platformName "berth" }}
+{{- $configuration = merge $configuration (dict "tenantDefaults" (dict "platformName" .Values.platformName)) }}
+{{- end }}
+{{- with $configuration }}
+---
+{{ dict "apiVersion" "berth.dev/v1alpha1" "kind" "BerthConfiguration" "metadata" (dict "name" "berth") "spec" . | toYaml }}
+{{- end }}
+{{- range $name, $spec := .Values.tenants }}
+{{- $metadata := dict "name" $name }}
+{{- with $.Values.commonLabels }}
+{{- $_ := set $metadata "labels" . }}
+{{- end }}
+{{- with $.Values.commonAnnotations }}
+{{- $_ := set $metadata "annotations" . }}
+{{- end }}
+---
+{{ dict "apiVersion" "berth.dev/v1alpha1" "kind" "Tenant" "metadata" $metadata "spec" (default dict $spec) | toYaml }}
+{{- end }}
+{{- end }}
+
+{{/* The spaces of the values as a list, {spaces: [{name, spec}]}: they may be a map of names and specs, too. */}}
+{{- define "berth.spaces" -}}
+{{- $spaces := list }}
+{{- if kindIs "map" .Values.spaces }}
+{{- range $name, $spec := .Values.spaces }}
+{{- $spaces = append $spaces (dict "name" $name "spec" (default dict $spec)) }}
+{{- end }}
+{{- else }}
+{{- range .Values.spaces }}
+{{- $spaces = append $spaces (dict "name" .name "spec" (default dict .spec)) }}
+{{- end }}
+{{- end }}
+{{- dict "spaces" $spaces | toYaml }}
 {{- end }}
 
 {{/* Refuses what the schema can't. */}}
@@ -83,11 +162,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
 {{- end }}
+{{- if and (or .Values.tenants .Values.configuration) (not .Values.operator.enabled) }}
+{{- fail "tenants, configuration: the operator applies them; set operator.enabled, or set them in the release that has it" }}
+{{- end }}
+{{- range $name, $_ := .Values.tenants }}
+{{- if eq (printf "berth-%s" $name) $.Release.Namespace }}
+{{- fail (printf "tenants.%s: the namespace of its space would be the release's, %s; name the tenant differently, or install into another namespace" $name $.Release.Namespace) }}
+{{- end }}
+{{- end }}
 {{- if hasSuffix "-dedicated" (include "berth.fullname" .) }}
 {{- fail (printf "release name %s: names that end in -dedicated are those of dedicated spaces' pods; choose another" .Release.Name) }}
 {{- end }}
 {{- $seen := dict }}
-{{- range $i, $space := .Values.spaces }}
+{{- range $i, $space := (include "berth.spaces" . | fromYaml).spaces }}
 {{- if hasKey $seen $space.name }}
 {{- fail (printf "spaces[%d].name: %s is listed twice" $i $space.name) }}
 {{- end }}
@@ -255,8 +342,8 @@ capabilities:
 {{- $defaults = merge (dict "sync" (include "berth.syncList" .Values.sync | fromYamlArray)) $defaults }}
 {{- end }}
 {{- $spaces := list }}
-{{- range .Values.spaces }}
-{{- $spaces = append $spaces (dict "metadata" (dict "name" .name) "spec" (default dict .spec)) }}
+{{- range (include "berth.spaces" . | fromYaml).spaces }}
+{{- $spaces = append $spaces (dict "metadata" (dict "name" .name) "spec" .spec) }}
 {{- end }}
 {{- dict "apiVersion" "config.berth.dev/v1alpha1" "kind" "PlatformConfiguration" "spaceDefaults" $defaults "allowedSync" (include "berth.syncList" .Values.allowedSync | fromYamlArray) "spaces" $spaces "ingressAnnotations" .Values.ingressAnnotations "reservedLabels" .Values.reservedLabels "nodeAddresses" .Values.nodeAddresses | toYaml }}
 {{- end }}
