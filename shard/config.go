@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -87,6 +88,9 @@ type Settings struct {
 	Objects translate.Settings
 	// Closed are address ranges that are closed to the space's pods, in addition to those that always are.
 	Closed []netip.Prefix
+	// Access is what the space enforces of its tenant. It has to be the same source at each call for a space: a space follows
+	// its changes without a restart. Nil means nothing.
+	Access *access.Source
 }
 
 const (

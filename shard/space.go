@@ -128,6 +128,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		KubernetesServiceServed: space.Pods.Valid(),
 		Controllers:             controllers(settings.Placement),
 		HiddenNodes:             true,
+		Access:                  settings.Access,
 		Admission:               s.admission(space, s.syncOf(&settings), settings.Placement, account),
 		Pods:                    streams,
 		Usage:                   usage,

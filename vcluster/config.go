@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/controllers"
@@ -65,6 +66,8 @@ type Config struct {
 	// Admission are plugins that are added to upstream's default chain, in this order, after upstream's mutating
 	// plugins and before ResourceQuota.
 	Admission []Admission
+	// Access is what the space enforces of its tenant. It follows changes without a restart. Nil means nothing.
+	Access *access.Source
 	// Pods connects to pods where they run: for logs, exec, attach, and port forwarding; for the proxies of pods and
 	// services; and for webhooks and API services, which must then be pods of services. If it is nil, all of these use
 	// Dial.

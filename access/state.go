@@ -1,0 +1,90 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// State is what a space has to enforce. It is immutable once it is set in a [Source], with all that it points to.
+type State struct {
+	// Space is the name of the space.
+	Space string
+	// Tenant is the name of the space's tenant. It is in the names and labels of objects that Berth keeps in the space. If it
+	// is empty, the name of the space stands there.
+	Tenant string
+	// Access says who owns the space, and what the owners may do in it.
+	Access v1alpha1.Access
+	// Namespaces is what the namespaces of the space have.
+	Namespaces v1alpha1.Namespaces
+	// Published are the objects that are copied to the space.
+	Published []Published
+}
+
+// Published is an object of the host that is copied to a space.
+type Published struct {
+	// Object is the copy: all fields of the publication are set, and it has no status. Its namespace, if its kind is in
+	// namespaces, is that of the source.
+	Object *unstructured.Unstructured
+	// Publication is the name of the Publication.
+	Publication string
+	// Namespaces says in which namespaces the copies are, if the kind is in namespaces.
+	Namespaces v1alpha1.PublicationNamespaces
+}
+
+// TenantName returns the name that stands for the tenant in names and labels.
+func (s *State) TenantName() string {
+	if s.Tenant != "" {
+		return s.Tenant
+	}
+	return s.Space
+}
+
+// Source holds the current state of one space, whether the space sleeps or not. The zero value, and nil, hold the state of a
+// space that enforces nothing. It is safe for concurrent use.
+type Source struct {
+	mu      sync.Mutex
+	state   *State
+	changed chan struct{}
+}
+
+// Get returns the current state, which is never nil.
+func (s *Source) Get() *State {
+	state, _ := s.Watch()
+	return state
+}
+
+// Watch returns the current state, and a channel that is closed when Set replaces it. Nothing has to be released.
+func (s *Source) Watch() (*State, <-chan struct{}) {
+	if s == nil {
+		return &State{}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == nil {
+		s.state = &State{}
+	}
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.state, s.changed
+}
+
+// Set replaces the state. The caller must not change it afterwards. Nil stands for the state of a space that enforces nothing.
+func (s *Source) Set(state *State) {
+	if state == nil {
+		state = &State{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = state
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
