@@ -36,7 +36,7 @@ func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
 		"no space":                    {[]string{"kubeconfig"}, "accepts 1 arg"},
 		"a reserved name":             {[]string{"up", "--space", "system"}, `--space: space name "system" is reserved`},
 		"a name that is no label":     {[]string{"up", "--space", "../x"}, "--space: "},
-		"serving what is reserved":    {[]string{"serve", "--space", "default"}, `--space: space name "default" is reserved`},
+		"serving what is reserved":    {[]string{"serve", "--space", "host"}, `--space: space name "host" is reserved`},
 		"a port of no scheme":         {[]string{"serve", "--advertise", "berth:7443"}, "--advertise=berth:7443: must be https://HOST or https://HOST:PORT"},
 		"a path below the port":       {[]string{"serve", "--advertise", "https://berth/x"}, "--advertise=https://berth/x: must be https://HOST or https://HOST:PORT"},
 		"a plain port":                {[]string{"serve", "--advertise", "http://berth"}, "--advertise=http://berth: must be https://HOST or https://HOST:PORT"},
