@@ -24,6 +24,9 @@ type State struct {
 	Namespaces v1alpha1.Namespaces
 	// Published are the objects that are copied to the space.
 	Published []Published
+	// PublishedUnknown says that Published may lack objects, because not all of them could be read yet. Copies in the space that are
+	// not in Published then stay.
+	PublishedUnknown bool
 }
 
 // Published is an object of the host that is copied to a space.
@@ -50,7 +53,24 @@ func (s *State) TenantName() string {
 type Source struct {
 	mu      sync.Mutex
 	state   *State
+	rules   *Rules // of state; nil until somebody asks
 	changed chan struct{}
+}
+
+// Rules returns the rules of the current state. It makes them once for each state.
+func (s *Source) Rules() *Rules {
+	if s == nil {
+		return NewRules(&State{})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rules == nil {
+		if s.state == nil {
+			s.state = &State{}
+		}
+		s.rules = NewRules(s.state)
+	}
+	return s.rules
 }
 
 // Get returns the current state, which is never nil.
@@ -82,7 +102,7 @@ func (s *Source) Set(state *State) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state = state
+	s.state, s.rules = state, nil
 	if s.changed != nil {
 		close(s.changed)
 		s.changed = nil

@@ -54,6 +54,10 @@ type Config struct {
 	// Changed, if set, is called when the status of a space changes. It must neither block nor call the shard.
 	Changed func(space string)
 
+	// NamespacesChanged, if set, is called when a namespace of an awake space is created or deleted; see [Shard.Namespaces]. It must
+	// neither block nor call the shard.
+	NamespacesChanged func(space string)
+
 	// Traces, if set, gets the spans of the spaces' API servers.
 	Traces trace.TracerProvider
 
@@ -134,6 +138,9 @@ func (c Config) complete() Config {
 	}
 	if c.Changed == nil {
 		c.Changed = func(string) {}
+	}
+	if c.NamespacesChanged == nil {
+		c.NamespacesChanged = func(string) {}
 	}
 	if c.WakeTimeout <= 0 {
 		c.WakeTimeout = defaultWakeTimeout

@@ -31,8 +31,9 @@ import (
 
 // Space is a running space: a control plane and a syncer. If one of them ends by itself, the other is stopped.
 type Space struct {
-	plane  *vcluster.ControlPlane
-	syncer syncing
+	plane      *vcluster.ControlPlane
+	syncer     syncing
+	namespaces *namespaces
 	// account counts what the space uses of the process.
 	account *bounds.Account
 
@@ -148,7 +149,13 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		_ = plane.Stop(context.WithoutCancel(ctx))
 		return nil, err
 	}
+	known, err := followNamespaces(plane.Informers(), func() { s.config.NamespacesChanged(name) })
+	if err != nil {
+		_ = plane.Stop(context.WithoutCancel(ctx))
+		return nil, err
+	}
 	opened := newSpace(plane, syncing)
+	opened.namespaces = known
 	opened.closeStreams = streams.Close
 	opened.account = account
 	return opened, nil

@@ -83,6 +83,8 @@ const (
 	ReasonDedicatedLimit = "DedicatedLimit"
 	// ReasonNoMemoryLimit is that of WithinShare when it is Unknown, because the platform's process has no memory limit.
 	ReasonNoMemoryLimit = "NoMemoryLimit"
+	// ReasonOwnersLimited is that of an event of a space with more owners than get a kubeconfig in a Secret.
+	ReasonOwnersLimited = "OwnersLimited"
 	// ReasonTemplateChanged is that of VolumeCurrent.
 	ReasonTemplateChanged = "TemplateChanged"
 )

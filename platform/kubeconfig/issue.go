@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/datadir"
@@ -32,6 +33,9 @@ type Request struct {
 	// User defaults to [AdminUser]. If User and Groups are both empty, the user is in [AdminGroup].
 	User   string
 	Groups []string
+	// Owner, if set, is the owner of the space's tenant that the kubeconfig is for. It sets User and Groups, see [OwnerUser]. The
+	// kubeconfig is good only as long as the space has that owner.
+	Owner *v1alpha1.Subject
 	// TTL is how long the kubeconfig is valid, from [MinTTL] to [MaxTTL].
 	TTL time.Duration
 }
@@ -43,7 +47,12 @@ const maxNameBytes = 253
 const reservedPrefix = "system:"
 
 // complete sets defaults, and rejects invalid values. An error is a [*fielderror.Error].
-func (r *Request) complete() error {
+func (r *Request) complete() (err error) {
+	if r.Owner != nil {
+		if r.User, r.Groups, err = OwnerUser(*r.Owner); err != nil {
+			return err
+		}
+	}
 	if r.User == "" {
 		r.User = AdminUser
 		if len(r.Groups) == 0 {
@@ -103,7 +112,7 @@ func Issue(dataDir, name string, r Request) ([]byte, error) {
 	if context == nil || kept.Clusters[context.Cluster] == nil {
 		return nil, fmt.Errorf("read kubeconfig of %s: it has no current context; remove %s and start berth again", name, datadir.Kubeconfig(dataDir, name))
 	}
-	client, err := clients.ClientFor(r.TTL, r.User, r.Groups)
+	client, err := clientFor(clients, &r)
 	if err != nil {
 		return nil, err
 	}

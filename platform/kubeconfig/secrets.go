@@ -82,18 +82,27 @@ func (s *Secrets) write(ctx context.Context, space string, data map[string][]byt
 	if s == nil {
 		return nil
 	}
-	name := space + s.suffix
-	secret := corev1ac.Secret(name, s.namespace).WithType(typeKubeconfig).WithLabels(s.labels).
-		WithLabels(map[string]string{labelKubeconfig: space, translate.LabelPlatform: s.platform, translate.LabelManagedBy: translate.ManagedBy}).
+	return s.apply(ctx, identity{name: space + s.suffix, space: space, labels: s.labels}, data)
+}
+
+// identity is what identifies a Secret as Berth's.
+type identity struct {
+	name, space         string
+	labels, annotations map[string]string // in addition to those of all Secrets
+}
+
+func (s *Secrets) apply(ctx context.Context, of identity, data map[string][]byte) error {
+	secret := corev1ac.Secret(of.name, s.namespace).WithType(typeKubeconfig).WithLabels(of.labels).WithAnnotations(of.annotations).
+		WithLabels(map[string]string{labelKubeconfig: of.space, translate.LabelPlatform: s.platform, translate.LabelManagedBy: translate.ManagedBy}).
 		WithData(data)
 	// Force reverts what somebody else has changed.
 	_, err := s.client.Apply(ctx, secret, metav1.ApplyOptions{FieldManager: "berth", Force: true})
 	switch {
 	case apierrors.IsInvalid(err):
 		return fmt.Errorf("secret %s/%s has another owner, because its type isn't %s; delete it, or choose another name for the space (%w)",
-			s.namespace, name, typeKubeconfig, err)
+			s.namespace, of.name, typeKubeconfig, err)
 	case err != nil:
-		return fmt.Errorf("write secret %s/%s: %w", s.namespace, name, err)
+		return fmt.Errorf("write secret %s/%s: %w", s.namespace, of.name, err)
 	}
 	return nil
 }
@@ -103,24 +112,35 @@ func (s *Secrets) Remove(ctx context.Context, space string) error {
 	if s == nil {
 		return nil
 	}
-	name := space + s.suffix
-	tests, err := json.Marshal([]map[string]string{
+	return s.remove(ctx, identity{name: space + s.suffix, space: space})
+}
+
+func (s *Secrets) remove(ctx context.Context, of identity) error {
+	wanted := []map[string]string{
 		{"op": "test", "path": "/type", "value": string(typeKubeconfig)},
-		{"op": "test", "path": labelPath(labelKubeconfig), "value": space},
-		{"op": "test", "path": labelPath(translate.LabelPlatform), "value": s.platform},
-	})
+		{"op": "test", "path": pointer("labels", labelKubeconfig), "value": of.space},
+		{"op": "test", "path": pointer("labels", translate.LabelPlatform), "value": s.platform},
+	}
+	for field, pairs := range map[string]map[string]string{"labels": of.labels, "annotations": of.annotations} {
+		for key, value := range pairs {
+			wanted = append(wanted, map[string]string{"op": "test", "path": pointer(field, key), "value": value})
+		}
+	}
+	tests, err := json.Marshal(wanted)
 	if err != nil {
 		return err
 	}
-	tested, err := s.client.Patch(ctx, name, types.JSONPatchType, tests, metav1.PatchOptions{FieldManager: "berth"})
+	tested, err := s.client.Patch(ctx, of.name, types.JSONPatchType, tests, metav1.PatchOptions{FieldManager: "berth"})
 	if err == nil {
-		err = s.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &tested.UID}})
+		err = s.client.Delete(ctx, of.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &tested.UID}})
 	}
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) { // invalid: a test failed
-		return fmt.Errorf("delete secret %s/%s: %w", s.namespace, name, err)
+		return fmt.Errorf("delete secret %s/%s: %w", s.namespace, of.name, err)
 	}
 	return nil
 }
 
-// labelPath returns the JSON pointer of a label of an object.
-func labelPath(key string) string { return "/metadata/labels/" + strings.ReplaceAll(key, "/", "~1") }
+// pointer returns the JSON pointer of a label or an annotation of an object.
+func pointer(field, key string) string {
+	return "/metadata/" + field + "/" + strings.ReplaceAll(key, "/", "~1")
+}

@@ -87,6 +87,8 @@ func TestASecretOfSomebodyElsesIsLeftAloneWithoutBeingRead(t *testing.T) {
 		}
 	})
 
+	t.Run("those of owners come and go with the owners", func(t *testing.T) { testOwners(t, secrets, "default") })
+
 	for name, test := range map[string]struct {
 		reason string
 		secret corev1.Secret

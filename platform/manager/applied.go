@@ -59,6 +59,13 @@ func (a *applied) runsLike(spec *v1alpha1.SpaceSpec) bool {
 	return !a.partly && equality.Semantic.DeepEqual(ofRunning(a.Spec), ofRunning(*spec))
 }
 
+// isEnforcedAs reports whether two specs differ at most in what the space follows while it runs, see [specs.WithoutEnforced], so that
+// neither its objects on the host nor what it runs on are affected.
+func (a *applied) isEnforcedAs(want *applied) bool {
+	return !a.partly && a.Outgrown == want.Outgrown &&
+		equality.Semantic.DeepEqual(ofRunning(specs.WithoutEnforced(a.Spec)), ofRunning(specs.WithoutEnforced(want.Spec)))
+}
+
 // runsInPlace reports whether two specs make no difference to what runs of a space, but at most to its objects on the
 // host, and to what is asked about while it runs.
 func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
@@ -69,7 +76,7 @@ func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
 }
 
 func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
-	spec = ofRunning(spec)
+	spec = ofRunning(specs.WithoutEnforced(spec))
 	spec.Quota, spec.HostNamespace, spec.Sleep, spec.Snapshots = nil, v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
 	return spec
 }
@@ -301,6 +308,9 @@ func (m *Manager) change(ctx context.Context, object *v1alpha1.Space) error {
 func (m *Manager) apply(ctx context.Context, object *v1alpha1.Space, want *applied, settings *specs.Settings) error {
 	name := object.Name
 	m.config.Specs.Set(name, settings)
+	if m.applied.get(name).isEnforcedAs(want) {
+		return m.enforce(ctx, name, want)
+	}
 	err := m.rerun(ctx, object, want)
 	if err == nil {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/platform/spaceprocess"
+	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -40,8 +42,8 @@ func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Pr
 			return errors.Join(err, errNoPods)
 		}
 		d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}
-		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
-		if err := errors.Join(d.Write(file), m.writeServingCA(dir)); err != nil {
+		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: specs.WithoutEnforced(spec)}}
+		if err := errors.Join(d.Write(file), m.writeAccess(name, dir), m.writeServingCA(dir)); err != nil {
 			return err
 		}
 		if err := m.prepare(ctx, name); err != nil {
@@ -58,6 +60,56 @@ func (m *Manager) writeServingCA(dir string) error {
 		return fmt.Errorf("write the CA of the API endpoint: %w", err)
 	}
 	return nil
+}
+
+// writeAccess writes what a space enforces of its tenant into the directory of its process.
+func (m *Manager) writeAccess(name, dir string) error {
+	data, err := spaceprocess.EncodeAccess(m.config.Specs.Access(name).Get())
+	if err == nil {
+		err = pki.WriteFile(filepath.Join(dir, spaceprocess.AccessFile), data)
+	}
+	if err != nil {
+		return fmt.Errorf("write what space %s enforces: %w", name, err)
+	}
+	return nil
+}
+
+// errUnsent is returned while the process of a space has not confirmed what the space is to enforce.
+var errUnsent = errors.New("the space's process does not have the change yet")
+
+// enforce records a spec that differs from the one before only in what the space follows while it runs. It has been set already. A
+// space that sleeps is not woken.
+func (m *Manager) enforce(ctx context.Context, name string, want *applied) error {
+	if err := want.write(datadir.Space(m.config.DataDir, name)); err != nil {
+		return err
+	}
+	if process := m.processes.get(name); process != nil {
+		// What the process starts with comes first: it may start again before the message reaches it.
+		if err := m.saveAccess(ctx, name, want.Spec); err != nil {
+			return err
+		}
+		if _, err := process.Enforce(ctx, m.config.Specs.Access(name).Get()); err != nil {
+			return fmt.Errorf("%w: %w", errUnsent, err)
+		}
+	}
+	m.applied.set(name, want)
+	return nil
+}
+
+// saveAccess writes what a space enforces to where its process starts from. If that is not there yet, it is written with the rest.
+func (m *Manager) saveAccess(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+	if m.pods != nil {
+		if _, made := m.pods.at.Load(name); !made {
+			return nil
+		}
+		_, err := m.applyPod(ctx, name, spec)
+		return err
+	}
+	dir := datadir.Dedicated(m.config.DataDir, name)
+	if _, err := os.Stat(filepath.Join(dir, spaceprocess.ConfigFile)); err != nil {
+		return nil
+	}
+	return m.writeAccess(name, dir)
 }
 
 // stopDedicated stops all processes at once. Together, they have as much time as the shard.

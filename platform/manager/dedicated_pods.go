@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/platform/spaceprocess"
+	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -136,7 +137,7 @@ func (m *Manager) podConfig(name string, spec v1alpha1.SpaceSpec) process.Dedica
 	}
 	// The platform takes the snapshots. A process that a tenant may take over must not learn where they are stored.
 	d.SnapshotDestinations, d.SpaceDefaults.Snapshots, spec.Snapshots = nil, v1alpha1.Snapshots{}, v1alpha1.Snapshots{}
-	d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}
+	d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: specs.WithoutEnforced(spec)}}
 	return d
 }
 
@@ -147,6 +148,10 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	config, err := json.Marshal(d)
 	if err != nil {
 		return nil, "", fmt.Errorf("write the configuration of space %s: %w", name, err)
+	}
+	enforced, err := spaceprocess.EncodeAccess(m.config.Specs.Access(name).Get())
+	if err != nil {
+		return nil, "", err
 	}
 	host, err := m.access.Kubeconfig()
 	if err != nil {
@@ -169,7 +174,7 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 		return nil, "", err
 	}
 	return map[string][]byte{
-		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(account), hostaccess.ServingCAFile: m.env.CA.PEM(),
+		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, spaceprocess.AccessFile: enforced, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(account), hostaccess.ServingCAFile: m.env.CA.PEM(),
 		dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: m.pods.ca.PEM(),
 	}, pod.Digest(config, host, incarnation), nil
 }

@@ -20,6 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation"
@@ -61,6 +62,7 @@ type Manager struct {
 
 	secrets    *kubeconfig.Secrets
 	clusters   *kubeconfig.Clusters // for Argo CD
+	owners     *kubeconfig.Owners
 	hostClient client.Client
 	access     *hostaccess.Access // tokens of dedicated spaces' processes
 	pods       *dedicatedPods     // nil if these are processes of this machine
@@ -119,6 +121,9 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if m.clusters, err = kubeconfig.OpenClusters(m.env.Host, m.config.ArgoCDNamespace, m.config.PlatformName); err != nil {
+		return err
+	}
+	if m.owners, err = kubeconfig.OpenOwners(m.env.Host, m.config.KubeconfigSecrets, m.config.PlatformName, m.config.DataDir, clock.RealClock{}); err != nil {
 		return err
 	}
 	m.repairs = repairs.New(m.repairIsolation, m.repairsChanged, m.logger)

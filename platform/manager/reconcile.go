@@ -65,8 +65,17 @@ func (m *Manager) changed(space string) {
 	m.objects.Queue.AddAfter(space, settleTime)
 }
 
+// namespacesSettleTime is how long a change of a space's namespaces waits for the next one. It is short, because the tenant's other
+// spaces may use what this one leaves of the tenant's quota.
+const namespacesSettleTime = time.Second
+
 // quotaSettleTime is how long a change of what a space uses of its quota waits for the next one.
 const quotaSettleTime = 5 * time.Second
+
+// namespacesChanged reconciles a space soon, because it has more or fewer namespaces. It does not block.
+func (m *Manager) namespacesChanged(space string) {
+	m.objects.Queue.AddAfter(space, namespacesSettleTime)
+}
 
 // quotaChanged reconciles a space soon, because the use of its quota has changed. It does not block.
 func (m *Manager) quotaChanged(space string) {
@@ -116,6 +125,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	before := m.applied.get(name)
 	spec, _ := m.specOf(object)
 	if before != nil && before.Generation == object.Generation && before.runsLike(spec) {
+		m.publishOwners(ctx, object)
 		return m.refreshAfter(object), m.writeStatus(ctx, object, nil)
 	}
 	if want, _, _ := m.want(object); want != nil && want.Outgrown && before != nil && !before.Outgrown {
@@ -133,8 +143,13 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		failure = m.change(ctx, object)
 	}
 	end()
+	m.publishOwners(ctx, object)
 	if errors.Is(failure, errGivenUp) { // the space is to stay where it is, or is being deleted
 		return busyRetry, nil
+	}
+	if errors.Is(failure, errUnsent) { // its status says whether the process runs
+		m.logger.V(1).Info("A change waits for a dedicated space's process; Berth retries", "space", name, "reason", failure.Error())
+		return processRefresh, m.writeStatus(ctx, object, nil)
 	}
 	if errors.Is(failure, errTransfers) { // changes without an event of the object
 		return busyRetry, m.writeStatus(ctx, object, failure)
@@ -252,6 +267,7 @@ func (m *Manager) forget(name string) {
 	m.quotas.Delete(name)
 	m.withinShare.Delete(name)
 	m.failedMoves.forget(name)
+	m.owners.Forget(name)
 	if m.access != nil {
 		m.access.Forget(name)
 	}

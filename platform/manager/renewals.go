@@ -7,11 +7,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/shard"
@@ -47,6 +52,7 @@ func (m *Manager) startRenewing(context.Context) error {
 				authority.publish(run)
 			}
 			m.renewHostTokens(run)
+			m.renewOwners()
 			select {
 			case <-ticker.C:
 			case <-run.Done():
@@ -112,6 +118,54 @@ func (m *Manager) renewKubeconfigs(ctx context.Context) {
 		}
 		end()
 	}
+}
+
+// renewOwners has the spaces reconciled whose owners' Secrets are to be written or deleted, also those that sleep.
+func (m *Manager) renewOwners() {
+	for _, name := range m.applied.names() {
+		if m.owners.Due(name, m.config.Specs.Access(name).Get()) {
+			m.objects.Queue.Add(name)
+		}
+	}
+}
+
+// publishOwners writes and deletes the Secrets of a space's owners. A failure does not prevent serving: it is logged, and retried by
+// renewOwners. Only reconcile calls it, so that it never runs while the space is being deleted.
+func (m *Manager) publishOwners(ctx context.Context, object *v1alpha1.Space) {
+	name := object.Name
+	state := m.config.Specs.Access(name).Get()
+	if m.applied.get(name) == nil || !m.owners.Due(name, state) {
+		return
+	}
+	left, err := m.owners.Publish(ctx, name, state, m.env.Endpoint(name), m.env.CA.PEM())
+	if err != nil && ctx.Err() == nil {
+		m.logger.Error(err, "Could not publish the kubeconfigs of a space's owners; Berth retries", "space", name)
+	}
+	if left > 0 {
+		m.recordEvent(ctx, object, corev1.EventTypeWarning, v1alpha1.ReasonOwnersLimited, fmt.Sprintf("%d.%d", object.Generation, left), fmt.Sprintf(
+			"%d owners have no kubeconfig in a Secret, because only the first %d have; issue theirs with 'berth kubeconfig %s --owner NAME', or make a group the owner", left, kubeconfig.MaxOwners, name))
+	}
+}
+
+// CheckOwner fails unless a space in a data directory has an owner, according to the spec that it runs with.
+func CheckOwner(dataDir, space string, owner v1alpha1.Subject) error {
+	runs, err := readApplied(datadir.Space(dataDir, space))
+	if err != nil {
+		return err
+	}
+	var names []string
+	if runs != nil {
+		for _, o := range runs.Spec.Access.Owners {
+			if o.Kind == owner.Kind && o.Name == owner.Name {
+				return nil
+			}
+			names = append(names, string(o.Kind)+" "+o.Name)
+		}
+	}
+	if len(names) == 0 {
+		return fielderror.New("owner", owner.Name, "space %s has no owners; add it to spec.access.owners of the Space, or to its Tenant", space)
+	}
+	return fielderror.New("owner", owner.Name, "no %s of that name is an owner of space %s; its owners are: %s", owner.Kind, space, strings.Join(names, ", "))
 }
 
 // renewHostTokens renews the host tokens of dedicated spaces' processes, and the CA bundle of the API endpoint that

@@ -186,12 +186,16 @@ func (m *Manager) recordMove(ctx context.Context, object *v1alpha1.Space) {
 	if condition == nil {
 		return
 	}
-	at := condition.LastTransitionTime
+	m.recordEvent(ctx, object, corev1.EventTypeNormal, v1alpha1.ReasonOutgrown, fmt.Sprintf("%x", condition.LastTransitionTime.Unix()), condition.Message)
+}
+
+// recordEvent records an event about a space, once for each id.
+func (m *Manager) recordEvent(ctx context.Context, object *v1alpha1.Space, kind, reason, id, message string) {
 	event := &corev1.Event{
 		// Events about what is in no namespace are in this one.
-		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", object.Name, at.Unix())},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: object.Name + "." + id},
 		InvolvedObject: corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Space", Name: object.Name, UID: object.UID},
-		Type:           corev1.EventTypeNormal, Reason: v1alpha1.ReasonOutgrown, Message: condition.Message,
+		Type:           kind, Reason: reason, Message: message,
 		Source: corev1.EventSource{Component: "berth"}, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
 	}
 	if err := m.hostClient.Create(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {

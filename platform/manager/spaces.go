@@ -80,7 +80,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		Host: m.env.Host, Sync: sync,
 		Settings: func(space string) shard.Settings { return specs.Shard(space, m.closed) },
 		Endpoint: m.env.Endpoint, ServingCA: m.env.CA.PEM, Pods: m.config.Pods.Endpoint(),
-		Prepare: m.prepare, Changed: m.changed,
+		Prepare: m.prepare, Changed: m.changed, NamespacesChanged: m.namespacesChanged,
 		Memory: shard.ProcessMemory(),
 		Idle:   specs.Idle, SpacesMax: m.config.SpacesMax, Woken: m.env.Metrics.Woken, Traces: m.env.Traces, Logger: m.logger,
 	})

@@ -38,6 +38,7 @@ func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failu
 			return err
 		}
 	}
+	m.observeNamespaces(ctx, object.Name, &updated.Status)
 	if equality.Semantic.DeepEqual(object.Status, updated.Status) {
 		return nil
 	}
@@ -159,6 +160,22 @@ func (m *Manager) observeQuota(ctx context.Context, name string, status *v1alpha
 		Memory: cmp.Or(used(quota, corev1.ResourceLimitsMemory), used(quota, corev1.ResourceRequestsMemory)),
 	}
 	return nil
+}
+
+// observeNamespaces notes in a status which namespaces the space has. While it sleeps, they are as they were. It also makes sure that
+// the process of a dedicated space has what the space enforces, as a message may be lost, and publications change.
+func (m *Manager) observeNamespaces(ctx context.Context, name string, status *v1alpha1.SpaceStatus) {
+	has := m.shard.Namespaces(name)
+	if process := m.processes.get(name); process != nil && !m.deletions.has(name) {
+		said, err := process.Enforce(ctx, m.config.Specs.Access(name).Get())
+		if err != nil {
+			m.logger.V(1).Info("A dedicated space's process does not say what it enforces; Berth retries", "space", name, "reason", err.Error())
+		}
+		has = said.Namespaces
+	}
+	if has != nil {
+		status.Namespaces, status.NamespaceCount = has.Names, &has.Count
+	}
 }
 
 // used is USED/LIMIT of a resource; empty if the quota has no limit of it.

@@ -54,6 +54,10 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	if err := ca.check(); err != nil {
 		return err
 	}
+	enforced, err := newEnforcement(d, dir)
+	if err != nil {
+		return err
+	}
 	traces, sendTraces, err := d.Traces.Start(ctx, version, logger)
 	if err != nil {
 		return err
@@ -95,6 +99,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	commands := http.NewServeMux()
 	ServeSpaces(commands, spaces)
 	store.Serve(commands)
+	enforced.serve(commands, func() *shard.Namespaces { return spaces.Namespaces(d.Space) })
 	commands.Handle("GET "+MetricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)
 		return SpaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil

@@ -13,7 +13,8 @@ import (
 
 // withDefaults returns a spec in which the defaults replace what is not set: single fields, entries of maps, and
 // resources of sync. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains or a list of
-// ignored clients is set, it replaces that of the defaults. Isolation, paused, and deletionPolicy have no defaults.
+// ignored clients is set, it replaces that of the defaults. Isolation, paused, deletionPolicy, tenantName,
+// access, namespaces, and publications have no defaults.
 func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	own.Isolation = cmp.Or(own.Isolation, v1alpha1.Shared)
 	own.DeletionPolicy = cmp.Or(own.DeletionPolicy, v1alpha1.DeletionDelete)

@@ -43,11 +43,12 @@ type Settings struct {
 	Namespace  v1alpha1.HostNamespace
 	idle       shard.Idle // After is -1 if the spec does not set it
 	Snapshots  Snapshots
+	enforced   enforced
 }
 
 // settingsOf returns the settings of a spec, and an error for each invalid value.
 func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, errs field.ErrorList) {
-	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace, Snapshots: snapshotsOf(&spec.Snapshots)}
+	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace, Snapshots: snapshotsOf(&spec.Snapshots), enforced: enforcedOf(spec)}
 	if len(spec.Quota) > 0 {
 		settings.Quota = joinMaps(spec.Quota, isolation.DefaultQuota())
 	}
@@ -68,7 +69,8 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	}
 	closed, more := rangesOf(spec.Network.ClosedRanges, path.Child("network", "closedRanges"))
 	settings.closed, errs = closed, append(errs, more...)
-	return settings, append(append(errs, quotaErrs...), checkHostNamespace(&spec.HostNamespace, path.Child("hostNamespace"))...)
+	errs = append(append(errs, quotaErrs...), checkMetadata(spec.HostNamespace.Labels, spec.HostNamespace.Annotations, path.Child("hostNamespace"))...)
+	return settings, append(errs, checkEnforced(spec, path)...)
 }
 
 // checkQuota rejects what the host would reject.
@@ -191,21 +193,27 @@ func rangesOf(ranges []string, path *field.Path) (out []netip.Prefix, errs field
 	return out, errs
 }
 
-// checkHostNamespace rejects labels and annotations by which controllers of the host or of Berth recognize namespaces.
-func checkHostNamespace(namespace *v1alpha1.HostNamespace, path *field.Path) (errs field.ErrorList) {
-	errs = metav1validation.ValidateLabels(namespace.Labels, path.Child("labels"))
-	for _, key := range slices.Sorted(maps.Keys(namespace.Labels)) {
+// checkMetadata rejects labels and annotations by which controllers of Kubernetes or of Berth recognize namespaces.
+func checkMetadata(labels, annotations map[string]string, path *field.Path) (errs field.ErrorList) {
+	errs = metav1validation.ValidateLabels(labels, path.Child("labels"))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if isOf(key, translate.Domain, "kubernetes.io", "k8s.io") {
 			errs = append(errs, field.Invalid(path.Child("labels").Key(key), key, "labels of berth.dev, kubernetes.io, and k8s.io are set by Berth and by Kubernetes"))
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(namespace.Annotations)) {
-		at := path.Child("annotations").Key(key)
-		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
-			errs = append(errs, field.Invalid(at, key, problem))
-		}
+	errs = append(errs, checkAnnotationKeys(annotations, path.Child("annotations"))...)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if isOf(key, translate.Domain, "kubernetes.io", "k8s.io", "x-k8s.io") {
-			errs = append(errs, field.Invalid(at, key, "annotations of berth.dev, kubernetes.io, k8s.io, and x-k8s.io are set by Berth and by Kubernetes"))
+			errs = append(errs, field.Invalid(path.Child("annotations").Key(key), key, "annotations of berth.dev, kubernetes.io, k8s.io, and x-k8s.io are set by Berth and by Kubernetes"))
+		}
+	}
+	return errs
+}
+
+func checkAnnotationKeys(annotations map[string]string, path *field.Path) (errs field.ErrorList) {
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		for _, problem := range validation.IsQualifiedName(strings.ToLower(key)) {
+			errs = append(errs, field.Invalid(path.Key(key), key, problem))
 		}
 	}
 	return errs

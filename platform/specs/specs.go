@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -55,6 +56,7 @@ type Specs struct {
 	defaults          v1alpha1.SpaceSpec
 	usual             *Settings // of a space whose spec is empty
 	destinations      []string
+	sources           *sources
 
 	mu       sync.RWMutex
 	settings map[string]*Settings // by name of the space
@@ -83,7 +85,7 @@ func New(c *Options) (*Specs, error) {
 	s := &Specs{
 		sync: syncer.Options{Sync: offered, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
 		idleAfter: c.IdleAfter, destinations: c.SnapshotDestinations,
-		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{},
+		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{}, sources: newSources(),
 	}
 	for i := range c.Spaces {
 		space, path := &c.Spaces[i], field.NewPath("spaces").Index(i)
@@ -127,16 +129,18 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	return &settings, append(errs, more...)
 }
 
-// Set changes the settings of a space. Those that are read while it runs take effect at once, the others at its next
-// start.
+// Set changes the settings of a space. Those that are read while it runs, and what it enforces of its tenant, take effect at once,
+// the others at its next start.
 func (s *Specs) Set(space string, settings *Settings) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.settings[space] = settings
+	s.mu.Unlock()
+	s.sources.update(space, settings.enforced)
 }
 
 // Remove removes the settings of a deleted space.
 func (s *Specs) Remove(space string) {
+	s.sources.remove(space)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.settings, space)
@@ -156,6 +160,8 @@ func (s *Specs) Of(space string) *Settings {
 func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	for name, set := range map[string]bool{
 		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
+		"tenantName": spec.TenantName != "", "access": !equality.Semantic.DeepEqual(spec.Access, v1alpha1.Access{}),
+		"namespaces": !equality.Semantic.DeepEqual(spec.Namespaces, v1alpha1.Namespaces{}), "publications": len(spec.Publications) > 0,
 	} {
 		if set {
 			errs = append(errs, field.Forbidden(path.Child(name), "set this field in each space instead"))
@@ -196,5 +202,5 @@ func (s *Specs) Objects(space string) translate.Settings {
 // Shard returns the settings of a space for its shard. closed are ranges that are closed to all spaces.
 func (s *Specs) Shard(space string, closed []netip.Prefix) shard.Settings {
 	own := s.Of(space)
-	return shard.Settings{Limits: own.limits, Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed))}
+	return shard.Settings{Limits: own.limits, Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed)), Access: s.Access(space)}
 }

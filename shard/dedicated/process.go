@@ -57,6 +57,7 @@ type Process struct {
 	client     *control.Client
 	handler    http.Handler
 	transport  *http.Transport
+	access     encodedAccess
 
 	done chan struct{}
 

@@ -1,0 +1,49 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"fmt"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// Authorize decides on a request before RBAC does: nobody writes to a cordoned space, administrators may do everything, owners with
+// the profile SpaceAdmin everything but what is about nodes, and all owners may create namespaces. Otherwise it has no opinion.
+// Requests of Berth itself must not be asked for.
+func (r *Rules) Authorize(a authorizer.Attributes, promoted bool) (authorizer.Decision, string) {
+	if err := r.CheckCordon(a); err != nil {
+		return authorizer.DecisionDeny, err.Error()
+	}
+	if a.GetUser() == nil {
+		return authorizer.DecisionNoOpinion, ""
+	}
+	s := r.StandingOf(a.GetUser(), promoted)
+	switch {
+	case s.Administrator:
+		return authorizer.DecisionAllow, fmt.Sprintf("administrator of tenant %s", r.state.TenantName())
+	case s.SpaceAdmin && !aboutNodes(a), s.Owner && createsNamespace(a):
+		return authorizer.DecisionAllow, fmt.Sprintf("owner of tenant %s", r.state.TenantName())
+	}
+	return authorizer.DecisionNoOpinion, ""
+}
+
+// aboutNodes reports whether a request is about nodes, or about all resources, nodes among them.
+func aboutNodes(a authorizer.Attributes) bool {
+	if !a.IsResourceRequest() {
+		return false
+	}
+	group, resource := a.GetAPIGroup(), a.GetResource()
+	switch resource {
+	case "nodes":
+		return group == "" || group == "*" || group == "metrics.k8s.io"
+	case "*":
+		return group == "" || group == "*" || group == "metrics.k8s.io"
+	}
+	return false
+}
+
+func createsNamespace(a authorizer.Attributes) bool {
+	return a.IsResourceRequest() && a.GetVerb() == "create" && a.GetAPIGroup() == "" && a.GetResource() == "namespaces" && a.GetSubresource() == ""
+}
