@@ -17,7 +17,7 @@ func TestCleanRemovesWhatIsOfTheHost(t *testing.T) {
 		"metadata and status": {
 			`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b, uid: x, resourceVersion: "1", generation: 2, creationTimestamp: "2026-01-01T00:00:00Z",
 			  selfLink: /x, generateName: a-, managedFields: [{manager: x}], ownerReferences: [{name: x}], finalizers: [x],
-			  labels: {a: b, berth.dev/publish: "true", tree.berth.dev/x: "1"}, annotations: {c: d, berth.dev/x: y, kubectl.kubernetes.io/last-applied-configuration: "{}"}},
+			  labels: {a: b, berth.dev/publish: "true", tree.berth.dev/x: "1"}, annotations: {c: d, berth.dev/x: z, kubectl.kubernetes.io/last-applied-configuration: "{}"}},
 			  data: {a: b}, status: {x: y}}`,
 			`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b, labels: {a: b}, annotations: {c: d}}, data: {a: b}}`,
 		},
@@ -39,8 +39,8 @@ func TestCleanRemovesWhatIsOfTheHost(t *testing.T) {
 			`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, spec: {storageClassName: y}}`,
 		},
 		"a ServiceAccount": {
-			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}, secrets: [{name: x}], imagePullSecrets: [{name: y}]}`,
-			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}, imagePullSecrets: [{name: y}]}`,
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}, secrets: [{name: x}], imagePullSecrets: [{name: z}]}`,
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}, imagePullSecrets: [{name: z}]}`,
 		},
 		"a Namespace": {
 			`{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {kubernetes.io/metadata.name: a, b: c}}, spec: {finalizers: [kubernetes]}}`,
