@@ -63,9 +63,12 @@ func TestAuthorize(t *testing.T) {
 	} {
 		rules := access.NewRules(&access.State{Tenant: "solar", Access: c.access})
 		c.a.User = who(c.user)
-		got, why := rules.Authorize(c.a, false)
+		got, why := rules.Authorize(c.a, false, false)
 		if got != c.want {
 			t.Errorf("%s: %v (%s), want %v", reason, got, why, c.want)
+		}
+		if inside, _ := rules.Authorize(c.a, false, true); inside == deny {
+			t.Errorf("%s: it is refused from inside, too", reason)
 		}
 		if got == deny && (!strings.Contains(why, "solar") || !strings.Contains(why, "administrator")) {
 			t.Errorf("%s: %q neither names the tenant nor who can help", reason, why)
@@ -80,7 +83,7 @@ func TestNoVerbIsLeftOpenInACordonedSpace(t *testing.T) {
 		a.Cordoned = ptr.To(true)
 		attributes := on(rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"update", "bind", "escalate", "*", "use", "approve"})).Draw(t, "verb"), "", rapid.String().Draw(t, "resource"))
 		attributes.User = drawUser(t)
-		got, _ := access.NewRules(&access.State{Access: a}).Authorize(attributes, rapid.Bool().Draw(t, "promoted"))
+		got, _ := access.NewRules(&access.State{Access: a}).Authorize(attributes, rapid.Bool().Draw(t, "promoted"), false)
 		switch attributes.Verb {
 		case "get", "list", "watch", "delete", "deletecollection", "impersonate":
 		default:

@@ -19,12 +19,14 @@ import (
 const AnnotationKept = "berth.dev/kept-metadata"
 
 // IsTenants reports whether a namespace is one of the tenant's: not one of those that each space begins with.
-func IsTenants(namespace string) bool {
+func IsTenants(namespace string) bool { return namespace != "" && !isInitial(namespace) }
+
+func isInitial(namespace string) bool {
 	switch namespace {
 	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease:
-		return false
+		return true
 	}
-	return namespace != ""
+	return false
 }
 
 // LimitRanges returns those of each namespace of tenants, without a namespace.
@@ -57,9 +59,9 @@ type kept struct {
 }
 
 // KeepMetadata sets the labels and annotations that a namespace has by the state, and removes those that it had by an earlier one.
-// It reports whether it changed anything. Namespaces that are not the tenant's are left alone.
+// It reports whether it changed anything. Namespaces that are not the tenant's are left alone. A new one may have no name yet.
 func (r *Rules) KeepMetadata(namespace metav1.Object) bool {
-	if !IsTenants(namespace.GetName()) {
+	if isInitial(namespace.GetName()) {
 		return false
 	}
 	labels, annotations := namespace.GetLabels(), namespace.GetAnnotations()

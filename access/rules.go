@@ -14,12 +14,16 @@ type Rules struct {
 	owners   []ownerBinding
 	others   []*rbacv1.RoleBinding
 	promoted []*rbacv1.RoleBinding // without subjects
+	enforces bool
 }
 
 // NewRules returns the rules of a state.
 func NewRules(s *State) *Rules {
 	r := &Rules{state: s}
 	r.bind()
+	a, n := &s.Access, &s.Namespaces
+	r.enforces = s.Tenant != "" || len(a.Owners) > 0 || len(a.Administrators) > 0 || len(a.AdditionalRoleBindings) > 0 || r.Promotes() || r.Cordoned() ||
+		n.Quota != nil || len(n.Labels) > 0 || len(n.Annotations) > 0 || len(n.LimitRanges) > 0 || len(n.NetworkPolicies) > 0 || len(s.Published) > 0
 	return r
 }
 
@@ -27,11 +31,7 @@ func NewRules(s *State) *Rules {
 func (r *Rules) State() *State { return r.state }
 
 // Enforces reports whether there is anything to enforce.
-func (r *Rules) Enforces() bool {
-	a, n := &r.state.Access, &r.state.Namespaces
-	return r.state.Tenant != "" || len(a.Owners) > 0 || len(a.Administrators) > 0 || len(a.AdditionalRoleBindings) > 0 || r.Promotes() || r.Cordoned() ||
-		n.Quota != nil || len(n.Labels) > 0 || len(n.Annotations) > 0 || len(n.LimitRanges) > 0 || len(n.NetworkPolicies) > 0 || len(r.state.Published) > 0
-}
+func (r *Rules) Enforces() bool { return r.enforces }
 
 // BindingsOf returns the role bindings that a user has by the state in each namespace of the space, whether the objects that show
 // them exist or not. Those of owners are only for who counts as one.

@@ -34,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/podaccess"
 	"github.com/berth-dev/berth/vcluster/requests"
 	"github.com/berth-dev/berth/vcluster/storage"
+	"github.com/berth-dev/berth/vcluster/tenancy"
 )
 
 // chain is a built API server that does not run yet: the aggregator, which delegates to the core, which delegates to
@@ -55,8 +56,9 @@ type chain struct {
 
 func newChain(
 	ctx context.Context, c Config, id credentials.Set, o options.CompletedOptions, loopback *rest.Config, store *storage.Store, entrance *gate.Gate, hooks *hooks,
+	tenant *tenancy.Tenancy,
 ) (*chain, error) {
-	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, entrance)
+	generic, factory, resources, err := genericConfig(ctx, o, loopback, store, entrance, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +75,10 @@ func newChain(
 	plugins.BoundPolicies(o.Admission, validations, factory)
 	plugins.BoundLimitRanges(o.Admission, factory)
 	plugins.BoundPodSecurity(o.Admission)
+	plugins.PassKeeper(o.Admission)
+	if err := tenant.Connect(factory, loopback); err != nil {
+		return nil, err
+	}
 	rules := plugins.NewRuleWork(generic.RuleResolver, factory)
 	generic.RuleResolver = rules
 	core, services, initializers, err := app.CreateKubeAPIServerConfig(o, generic, factory, resources)
@@ -131,6 +137,7 @@ func newChain(
 	definitions.Lister = built.crds.Lister()
 	built.definitions = definitions
 	built.aggregated = aggregated
+	tenant.ListGroups(built.crds.Lister())
 	cost.CRDs = built.crds.Lister()
 	built.documents.Aggregated = aggregated.OpenAPI
 	if built.aggregation, err = aggregationOf(built.server, loopback, factory, generic.AggregatedDiscoveryGroupManager); err != nil {

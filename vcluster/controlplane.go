@@ -29,6 +29,8 @@ import (
 	"github.com/berth-dev/berth/vcluster/pki"
 	"github.com/berth-dev/berth/vcluster/process"
 	"github.com/berth-dev/berth/vcluster/storage"
+	"github.com/berth-dev/berth/vcluster/tenancy"
+	"github.com/berth-dev/berth/vcluster/tenancy/keeper"
 )
 
 // readyPoll is the interval at which a starting API server is checked.
@@ -40,6 +42,7 @@ type ControlPlane struct {
 	credentials credentials.Set
 	client      *rest.Config
 	gate        *gate.Gate
+	tenant      *tenancy.Tenancy
 
 	// stopping is canceled to end Berth's own background work.
 	stopping   context.Context
@@ -94,18 +97,24 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return err
 	}
 	p.store = storage.New(store, p.config.Account)
+	p.store.Tenant = p.config.Access
+	p.tenant = tenancy.New(p.config.Access)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 
 	p.client = loopback.Config(&loopback.Transport{Gate: p.gate}, rand.Text())
-	o, err := newOptions(ctx, p.config, p.credentials, p.store)
+	c := p.config
+	if c.Access != nil {
+		c.Admission = append([]Admission{{Name: tenancy.PluginName, New: p.tenant.Plugin}}, c.Admission...)
+	}
+	o, err := newOptions(ctx, c, p.credentials, p.store)
 	if err != nil {
 		return err
 	}
 	objects := bootstrap.New(p.config.Logger)
 	p.hooks = newHooks(p.stopping, objects)
-	if p.chain, err = newChain(p.stopping, p.config, p.credentials, o, p.client, p.store, p.gate, p.hooks); err != nil {
+	if p.chain, err = newChain(p.stopping, p.config, p.credentials, o, p.client, p.store, p.gate, p.hooks, p.tenant); err != nil {
 		return err
 	}
 	p.gate.Open(credentials.ServeIssuer(p.config.Name, p.chain.handler()))
@@ -125,6 +134,9 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
+	if err := p.followTenant(); err != nil {
+		return err
+	}
 	if err := p.chain.aggregated.Load(p.chain.aggregation); err != nil {
 		return fmt.Errorf("load API services: %w", err)
 	}
@@ -139,6 +151,22 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	p.watchServer()
 	// Check again, because it includes the informers that controllers have added.
 	return p.waitReady(ctx)
+}
+
+// followTenant enforces what changes, if there may be a tenant.
+func (p *ControlPlane) followTenant() error {
+	if p.config.Access == nil {
+		return nil
+	}
+	kept, err := keeper.New(keeper.Config{
+		Source: p.config.Access, Loopback: p.client, Informers: p.chain.informers, Demoted: p.tenant.CheckSessions, Logger: p.config.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	safego.Go(&p.background, "end requests of former owners", func() { p.tenant.Run(p.stopping) }, p.fail)
+	safego.Go(&p.background, "keep the objects of the tenant", func() { kept.Run(p.stopping) }, p.fail)
+	return nil
 }
 
 // waitReady returns when /readyz is ok.

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/openapi"
 	"github.com/berth-dev/berth/vcluster/requests"
 	"github.com/berth-dev/berth/vcluster/storage"
+	"github.com/berth-dev/berth/vcluster/tenancy"
 )
 
 // commonConfig returns the configuration that is the same for all control planes.
@@ -58,7 +59,7 @@ func commonConfig(
 // genericConfig returns what BuildGenericConfig of upstream's control plane returns, but without a port, a certificate,
 // a connection to etcd, and audit.
 func genericConfig(
-	ctx context.Context, o options.CompletedOptions, loopback *rest.Config, store *storage.Store, gate *gate.Gate,
+	ctx context.Context, o options.CompletedOptions, loopback *rest.Config, store *storage.Store, gate *gate.Gate, tenant *tenancy.Tenancy,
 ) (*genericapiserver.Config, *ownedInformers, *serverstorage.DefaultStorageFactory, error) {
 	c, err := commonConfig(o.GenericServerRunOptions, o.APIEnablement)
 	if err != nil {
@@ -77,7 +78,8 @@ func genericConfig(
 		api = requests.BoundFields(c.LongRunningFunc, api)
 		api = requests.AccountMemory(store.Account, c.LongRunningFunc, api)
 		api = requests.CountWork(gate.Abort, c.RequestTimeout, c.LongRunningFunc, api)
-		return requests.BoundIdentities(genericapiserver.DefaultBuildHandlerChain(gate.EndLongRunning(c.LongRunningFunc, api), c))
+		api = gate.EndLongRunning(c.LongRunningFunc, tenant.EndRevoked(c.LongRunningFunc, api))
+		return requests.BoundIdentities(genericapiserver.DefaultBuildHandlerChain(api, c))
 	}
 
 	storage, err := storageFactory(c, o.Etcd)
@@ -92,9 +94,13 @@ func genericConfig(
 		return nil, nil, nil, fmt.Errorf("set up authentication: %w", err)
 	}
 	c.Authentication.Authenticator = credentials.RememberCertificates(o.Authentication.ClientCert.CAContentProvider.VerifyOptions, c.Authentication.Authenticator)
+	c.Authentication.Authenticator = credentials.RefuseFormerOwners(tenant.Source(), c.Authentication.Authenticator)
 	c.Authorization.Authorizer, c.RuleResolver, _, err = controlplaneapiserver.BuildAuthorizer(
 		ctx, o.CompletedOptions, nil, c.APIServerID, factory)
 	if err != nil {
+		return nil, nil, nil, fmt.Errorf("set up authorization: %w", err)
+	}
+	if c.Authorization.Authorizer, c.RuleResolver, err = tenant.Authorize(factory, c.Authorization.Authorizer, c.RuleResolver); err != nil {
 		return nil, nil, nil, fmt.Errorf("set up authorization: %w", err)
 	}
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")

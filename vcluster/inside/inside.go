@@ -19,3 +19,18 @@ func Is(ctx context.Context) bool {
 	marked, _ := ctx.Value(key{}).(bool)
 	return marked
 }
+
+type keeperKey struct{}
+
+// MarkKeeper returns a context under which requests of Berth's own are those that keep the objects of the space's tenant. No webhook,
+// policy or quota of a user can stop them.
+func MarkKeeper(ctx context.Context) context.Context {
+	return context.WithValue(ctx, keeperKey{}, true)
+}
+
+// IsKeeper reports whether the request of ctx is Berth's own and keeps objects. A mark alone is not enough: only requests in process
+// have contexts that others make.
+func IsKeeper(ctx context.Context) bool {
+	marked, _ := ctx.Value(keeperKey{}).(bool)
+	return marked && Is(ctx)
+}

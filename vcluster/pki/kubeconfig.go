@@ -66,7 +66,7 @@ func RenewKubeconfig(old []byte, server string, clients *CA, serverCA []byte) ([
 		groups[masters] = AdminGroup
 	}
 	if masters >= 0 || !clients.Fresh(client.Cert) {
-		if client, err = clients.Client(certs[0].Subject.CommonName, groups); err != nil {
+		if client, err = clients.again(certs[0], groups); err != nil {
 			return nil, err
 		}
 	} else if server == cluster.Server && bytes.Equal(cluster.CertificateAuthorityData, serverCA) {

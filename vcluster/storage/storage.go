@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/builtin"
@@ -46,6 +47,9 @@ type Store struct {
 	watches  *clientWatches
 	schemas  *schemaUse
 	services once // whether their ports were counted
+	// Tenant says how many namespaces there may be. It must not change once the store is used.
+	Tenant     *access.Source
+	namespaces namespacePlaces
 }
 
 // New returns a store as an API server uses it. Close closes store, too. Nothing is bounded by a nil account.
@@ -115,6 +119,9 @@ func (s *Store) Open(r builtin.Resource) (storage.Interface, error) {
 	}
 	if r.Config.GroupResource == corev1.Resource("services") && s.Account != nil {
 		return &boundedServices{boundedStorage: bounded, reader: &registry.Reader{Client: s.Client.Client}, count: &s.services}, nil
+	}
+	if r.Config.GroupResource == corev1.Resource("namespaces") && s.Tenant != nil {
+		return &quotaNamespaces{bounded, s.Tenant, &registry.Reader{Client: s.Client.Client}, &s.namespaces}, nil
 	}
 	if isStatefulSets(r.Config.GroupResource) {
 		return &boundedStatefulSets{bounded}, nil

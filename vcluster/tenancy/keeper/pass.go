@@ -1,0 +1,227 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// page is how many objects are listed at once.
+const page = 500
+
+// present is an object that Berth keeps, or kept.
+type present struct {
+	key
+	uid types.UID
+}
+
+// keepAll compares all objects. What is left of an earlier state is deleted last.
+func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, error) {
+	had, err := k.readRecord(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := k.desire(rules)
+	if err != nil {
+		return nil, err
+	}
+	recorded := slices.Clone(d.resources)
+	for _, r := range had {
+		if !slices.Contains(recorded, r) {
+			recorded = append(recorded, r)
+		}
+	}
+	if rules.Enforces() {
+		if err := k.writeRecord(ctx, rules, had, recorded); err != nil {
+			return d, err
+		}
+	}
+	all, err := k.list(ctx, recorded)
+	if err != nil {
+		return d, err
+	}
+	var errs []error
+	for _, err := range d.unknown {
+		errs = append(errs, err)
+	}
+	wanted := map[key]bool{}
+	for _, t := range d.cluster {
+		wanted[t.key("")] = true
+		errs = append(errs, k.ensure(ctx, t, ""))
+	}
+	for _, namespace := range k.namespaces() {
+		for _, t := range k.in(rules, d, namespace) {
+			wanted[t.key(namespace)] = true
+		}
+		if err := ctx.Err(); err != nil {
+			return d, err
+		}
+		errs = append(errs, k.keepNamespace(ctx, rules, d, namespace))
+	}
+	for _, p := range all {
+		if d.unknown[p.resource.Group] == nil && !wanted[p.key] {
+			errs = append(errs, k.remove(ctx, p.key, &p.uid))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return d, err
+	}
+	if !rules.Enforces() {
+		return d, k.deleteRecord(ctx)
+	}
+	return d, k.writeRecord(ctx, rules, recorded, d.resources)
+}
+
+// list returns all objects that Berth keeps or kept, and forgets what is known of those that have changed.
+func (k *Keeper) list(ctx context.Context, recorded []published) ([]present, error) {
+	var all []present
+	versions := map[key]string{}
+	read := func(resource schema.GroupVersionResource, label string) error {
+		options := metav1.ListOptions{LabelSelector: label, Limit: page}
+		for {
+			list, err := k.metadata.Resource(resource).List(ctx, options)
+			if apierrors.IsNotFound(err) {
+				return nil // with the kind, its objects are gone
+			}
+			if err != nil {
+				return fmt.Errorf("list %s: %w", resource.Resource, err)
+			}
+			for i := range list.Items {
+				o := &list.Items[i]
+				if metav1.GetControllerOfNoCopy(o) != nil {
+					continue // a controller made it of a template
+				}
+				about := key{resource, o.Namespace, o.Name}
+				versions[about] = o.ResourceVersion
+				all = append(all, present{about, o.UID})
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				return nil
+			}
+		}
+	}
+	for _, resource := range []schema.GroupVersionResource{bindings, clusterRoles, limitRanges, networkPolicies} {
+		if err := read(resource, access.LabelTenant); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range recorded {
+		if err := read(p.resource(), v1alpha1.LabelPublication); err != nil {
+			return nil, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for about, was := range k.known {
+		if versions[about] != was.version && about.resource != configMaps {
+			delete(k.known, about)
+		}
+	}
+	return all, nil
+}
+
+// in returns what is kept in a namespace.
+func (k *Keeper) in(rules *access.Rules, d *desired, namespace string) []*template {
+	var all []*template
+	if access.IsTenants(namespace) && rules.Enforces() {
+		all = append(all, k.shownBindings(rules)...)
+	}
+	for _, t := range d.namespaced {
+		if t.in(namespace) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// shown are the role bindings that each namespace shows.
+type shown struct {
+	rules     *access.Rules
+	promoted  []string
+	templates []*template
+}
+
+func (k *Keeper) shownBindings(rules *access.Rules) []*template {
+	promoted := k.promoted(rules)
+	if k.shown.rules == rules && slices.Equal(k.shown.promoted, promoted) {
+		return k.shown.templates
+	}
+	d := &desired{}
+	for _, b := range rules.RoleBindings(promoted) {
+		if err := d.add(bindings, "RoleBinding", b, access.IsTenants); err != nil {
+			k.config.Logger.Error(err, "Could not make a role binding", "name", b.Name)
+		}
+	}
+	k.shown = shown{rules, promoted, d.namespaced}
+	return d.namespaced
+}
+
+// keepNamespace compares the objects of a namespace, and its labels and annotations.
+func (k *Keeper) keepNamespace(ctx context.Context, rules *access.Rules, d *desired, name string) error {
+	namespace, err := k.config.Informers.Core().V1().Namespaces().Lister().Get(name)
+	if apierrors.IsNotFound(err) || err == nil && namespace.DeletionTimestamp != nil || d == nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	errs := []error{k.keepMetadata(ctx, rules, namespace)}
+	for _, t := range k.in(rules, d, name) {
+		if err := k.ensure(ctx, t, name); err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Keeper) keepMetadata(ctx context.Context, rules *access.Rules, namespace *corev1.Namespace) error {
+	want := &metav1.ObjectMeta{Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations}
+	if !rules.KeepMetadata(want) { // it replaces both, and changes neither
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": namespace.UID, "resourceVersion": namespace.ResourceVersion,
+		"labels": difference(namespace.Labels, want.Labels), "annotations": difference(namespace.Annotations, want.Annotations),
+	}})
+	if err != nil {
+		return fmt.Errorf("encode labels of namespace %s: %w", namespace.Name, err)
+	}
+	if err := k.pace.Wait(ctx); err != nil {
+		return err
+	}
+	_, err = k.objects.Resource(namespaces).Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("set labels and annotations of namespace %s: %w", namespace.Name, err)
+	}
+	return nil
+}
+
+// difference returns what a merge patch makes now of was by.
+func difference(was, now map[string]string) map[string]any {
+	changes := map[string]any{}
+	for key := range was {
+		if _, ok := now[key]; !ok {
+			changes[key] = nil
+		}
+	}
+	for key, value := range now {
+		if old, ok := was[key]; !ok || old != value {
+			changes[key] = value
+		}
+	}
+	return changes
+}

@@ -1,0 +1,81 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenancy
+
+import (
+	"fmt"
+
+	apiextensionslisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/access"
+)
+
+// Tenancy is what one run of a control plane enforces. Without a source, it does nothing.
+type Tenancy struct {
+	source     *access.Source
+	plugin     *Plugin
+	authorizer *Authorizer
+	sessions   sessions
+}
+
+// New returns the tenancy of a control plane whose state source holds, which may be nil.
+func New(source *access.Source) *Tenancy {
+	return &Tenancy{source: source, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
+}
+
+// Source returns what holds the state; nil if there is none.
+func (t *Tenancy) Source() *access.Source { return t.source }
+
+// Plugin returns the admission plugin, which needs [Tenancy.Connect] before the first request.
+func (t *Tenancy) Plugin() (admission.Interface, error) { return t.plugin, nil }
+
+// Authorize returns what decides on requests and lists rules, given what does so without a tenant.
+func (t *Tenancy) Authorize(f informers.SharedInformerFactory, without authorizer.Authorizer, rules authorizer.RuleResolver) (
+	authorizer.Authorizer, authorizer.RuleResolver, error,
+) {
+	if t.source == nil {
+		return without, rules, nil
+	}
+	t.authorizer = NewAuthorizer(t.source, f)
+	all, rules, err := t.authorizer.WithRBAC(f)
+	t.sessions.authorizer, t.sessions.source = all, t.source
+	return all, rules, err
+}
+
+// Connect gives the admission plugin what it reads by. It must follow Authorize.
+func (t *Tenancy) Connect(f informers.SharedInformerFactory, loopback *rest.Config) error {
+	if t.source == nil {
+		return nil
+	}
+	objects, err := metadata.NewForConfig(loopback)
+	if err != nil {
+		return fmt.Errorf("make metadata client: %w", err)
+	}
+	t.plugin.tenant, t.plugin.namespaces, t.plugin.objects = t.authorizer, f.Core().V1().Namespaces().Lister(), objects
+	return nil
+}
+
+// ListGroups has the groups of custom resources in lists of what somebody may do. It must be called before the first request.
+func (t *Tenancy) ListGroups(definitions apiextensionslisters.CustomResourceDefinitionLister) {
+	if t.source == nil {
+		return
+	}
+	t.authorizer.groups = func() []string {
+		all, err := definitions.List(labels.Everything())
+		if err != nil {
+			return nil
+		}
+		groups := make([]string, len(all))
+		for i, d := range all {
+			groups[i] = d.Spec.Group
+		}
+		return groups
+	}
+}
