@@ -15,6 +15,32 @@ const (
 	LabelPublish = "berth.dev/publish"
 	// LabelPublication on a PublishedObject, and on the copies in spaces, names the Publication.
 	LabelPublication = "berth.dev/publication"
+	// LabelAggregateToPublisher on a ClusterRole of the host, with the value "true", gives its rights to the operator, so that
+	// it may read the sources of Publications.
+	LabelAggregateToPublisher = "berth.dev/aggregate-to-publisher"
+	// AnnotationTenantLabels on a Space has the labels of its Tenant as JSON, for the fields of Publications. The operator
+	// sets it.
+	AnnotationTenantLabels = "berth.dev/tenant-labels"
+)
+
+// Reasons of the condition Ready of a Publication, besides ReasonInvalidSpec.
+const (
+	// ReasonPublished is that of Ready when it is True.
+	ReasonPublished = "Published"
+	// ReasonSourceForbidden makes Ready False if the operator has no right to read a source.
+	ReasonSourceForbidden = "SourceForbidden"
+	// ReasonUnknownKind makes Ready False if the host has no objects of the kind of a source.
+	ReasonUnknownKind = "UnknownKind"
+	// ReasonSourceUnavailable makes Ready False while a source can't be read.
+	ReasonSourceUnavailable = "SourceUnavailable"
+	// ReasonTooManyObjects makes Ready False if objects are left out because there are too many, or they are too large.
+	ReasonTooManyObjects = "TooManyObjects"
+	// ReasonObjectsLeftOut makes Ready False if objects are left out that must not be published.
+	ReasonObjectsLeftOut = "ObjectsLeftOut"
+	// ReasonFieldsFailed makes Ready False if a field can't be set in a copy.
+	ReasonFieldsFailed = "FieldsFailed"
+	// ReasonTooManyPublications makes Ready False if a space of a selected tenant has as many publications as it may have.
+	ReasonTooManyPublications = "TooManyPublications"
 )
 
 // Publication copies objects of the host to spaces. The copies follow their sources, and users of the spaces can't change or
@@ -123,13 +149,15 @@ type PublicationSource struct {
 
 // PublicationField is a field that is set in each copy.
 type PublicationField struct {
-	// path is the path of the field in the object, such as data.tenant or spec.hard["pods"].
+	// path is the path of the field in the object, such as data.tenant, spec.hard["requests.cpu"], or spec.rules[0].host. Of
+	// metadata, labels and annotations can be set. apiVersion, kind, and status can't.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Path string `json:"path,omitempty"`
-	// expression is a CEL expression that returns the value. Its variables are tenant and space, which have name and labels, and
-	// object, which is the source.
+	// expression is a CEL expression that returns the value; null removes the field. Its variables are tenant and space, which
+	// have name and labels, and object, which is the source. Labels of tenant are those of the Tenant, and labels of space those
+	// of the Space. In a space without a tenant, the name of tenant is empty.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -140,7 +168,7 @@ type PublicationField struct {
 //
 // +kubebuilder:validation:MinProperties=1
 type PublicationStatus struct {
-	// conditions has Ready. It is True if all sources could be read.
+	// conditions has Ready. It is True if all sources could be read, and all of their objects are published.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -197,6 +225,7 @@ type PublishedObjectSpec struct {
 	// object is the source, without its status and what the API server sets.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +structType=atomic
 	Object runtime.RawExtension `json:"object,omitzero"` //nolint:kubeapilinter // it has no fields by which the schema could say that it isn't empty
 	// namespaces says where copies are, as in the Publication.
 	// +optional

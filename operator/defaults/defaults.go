@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/operator/publication"
 )
 
 // fieldOwner is the field manager of the operator.
@@ -57,6 +58,9 @@ func (d Defaults) create(ctx context.Context, c client.Client) error {
 	if d.PlatformName != v1alpha1.DefaultPlatformName {
 		config.Spec.TenantDefaults.PlatformName = d.PlatformName
 	}
+	if err := firstPublication(ctx, c); err != nil {
+		return err
+	}
 	if err := ensure(ctx, c, config); err != nil {
 		return err
 	}
@@ -69,6 +73,22 @@ func (d Defaults) create(ctx context.Context, c client.Client) error {
 		errs = append(errs, ensure(ctx, c, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	return errors.Join(errs...)
+}
+
+// firstPublication creates the Publication that a host begins with, before it creates the configuration: if that exists, an admin may
+// have deleted the Publication.
+func firstPublication(ctx context.Context, c client.Client) error {
+	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.ConfigurationName}, &v1alpha1.BerthConfiguration{})
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read BerthConfiguration %s: %w", v1alpha1.ConfigurationName, err)
+	}
+	if err := ensure(ctx, c, publication.Default()); err != nil && !apierrors.IsForbidden(err) { // the operator may lack that right
+		return err
+	}
+	return nil
 }
 
 // ensure creates an object if there is none of its name, and otherwise reads it.

@@ -50,6 +50,9 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		}, func(err error) { listed[i] = err })
 	}
 	applying.Wait()
+	if err := m.startPublications(ctx); err != nil {
+		return err
+	}
 	all, err := m.objects.List(ctx)
 	if err != nil {
 		return err
@@ -70,6 +73,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 			snapshot.IsReceived(datadir.Space(m.config.DataDir, object.Name)) { // whose check may take minutes
 			continue // reconcile sees to it
 		}
+		m.publications.Observe(object)
 		isNew, err := m.run(ctx, object)
 		switch {
 		case err != nil && isListed[object.Name]:

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/publications"
 	"github.com/berth-dev/berth/platform/repairs"
 	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/shard"
@@ -86,11 +87,12 @@ type Manager struct {
 	withinShare sync.Map
 	started     time.Time
 
-	starts  firstStarts
-	objects *spaceobjects.Objects
-	applied appliedSpecs
-	places  sync.Mutex // held while a space that has outgrown its share gets its place
-	quotas  sync.Map   // the names of spaces whose quota on the host has changed
+	starts       firstStarts
+	publications *publications.Publications
+	objects      *spaceobjects.Objects
+	applied      appliedSpecs
+	places       sync.Mutex // held while a space that has outgrown its share gets its place
+	quotas       sync.Map   // the names of spaces whose quota on the host has changed
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are
 	// *v1alpha1.Space.
 	unapplied sync.Map

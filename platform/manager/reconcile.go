@@ -122,6 +122,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	case !slices.Contains(object.Finalizers, v1alpha1.Finalizer) || object.Annotations[translate.AnnotationStore] == "":
 		return m.claim(ctx, object)
 	}
+	m.publications.Observe(object)
 	before := m.applied.get(name)
 	spec, _ := m.specOf(object)
 	if before != nil && before.Generation == object.Generation && before.runsLike(spec) {
@@ -264,6 +265,7 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 func (m *Manager) forget(name string) {
 	m.applied.remove(name)
 	m.config.Specs.Remove(name)
+	m.publications.Forget(name)
 	m.quotas.Delete(name)
 	m.withinShare.Delete(name)
 	m.failedMoves.forget(name)

@@ -62,6 +62,7 @@ func Open(host *rest.Config, platform string) (*Objects, error) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil) // without discovery, which may not contain the definitions yet
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Space"), meta.RESTScopeRoot)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("PublishedObject"), meta.RESTScopeRoot)
 	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	config := rest.CopyConfig(host)
 	config.QPS = -1 // the host's API priority and fairness limits the requests
@@ -266,7 +267,7 @@ func matters(was, is any) bool {
 	before, ok := was.(*v1alpha1.Space)
 	after, isSpace := is.(*v1alpha1.Space)
 	return !ok || !isSpace || before.UID != after.UID || before.Generation != after.Generation || !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
-		!slices.Equal(before.Finalizers, after.Finalizers) || !maps.Equal(before.Annotations, after.Annotations)
+		!slices.Equal(before.Finalizers, after.Finalizers) || !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
 }
 
 // withoutManagedFields removes managed fields to save memory. It is a [cache.InformerOptions.Transform].

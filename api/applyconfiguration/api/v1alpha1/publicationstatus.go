@@ -14,7 +14,7 @@ import (
 //
 // PublicationStatus is what the operator observed of a publication.
 type PublicationStatusApplyConfiguration struct {
-	// conditions has Ready. It is True if all sources could be read.
+	// conditions has Ready. It is True if all sources could be read, and all of their objects are published.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
