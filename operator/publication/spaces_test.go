@@ -27,7 +27,7 @@ func TestSpacesHaveThePublicationsOfTheirTenants(t *testing.T) {
 	all := e.publish(t, "sp-all", spec)
 	spec.Tenants = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
 	gold := e.publish(t, "sp-gold", spec)
-	spec.Tenants = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn}}}
+	spec.Tenants = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn}}}
 	e.publish(t, "sp-invalid", spec)
 	e.has(t, "solar", "sp-all", "sp-gold")
 	e.has(t, "wind", "sp-all")
