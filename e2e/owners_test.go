@@ -136,7 +136,7 @@ const (
 // T1, O1 to O8: Capsule's page about permissions (seed CP), command by command, with its answers.
 func TestOwnersAreAsCapsuleDocumentsThem(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--space", "other")
+	b := start(t, "--operator", "--space", "other")
 	c := &capsule{host: b.host(t)}
 	c.host.apply(t, capsuleConfiguration)
 	c.host.apply(t, capsuleRoles)

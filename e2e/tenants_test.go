@@ -25,11 +25,11 @@ func awaitTenant(t *testing.T, host *cluster, name string) {
 // Another tenant isn't interrupted.
 func TestATenantComesAndGoes(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--space", "other")
+	b := start(t, "--operator", "--space", "other")
 	host := b.host(t)
 	for _, name := range []string{"system", "default"} { // T3
 		awaitTenant(t, host, name)
-		if out, err := host.tryKubectl(t, "", "delete", "tenant", name, "--wait=false"); err == nil || !strings.Contains(out, "can't be deleted") {
+		if out, err := host.tryKubectl(t, "", "delete", "tenant", name, "--wait=false"); err == nil || !strings.Contains(out, "always exists") {
 			t.Errorf("kubectl delete tenant %s: %s", name, out)
 		}
 	}
@@ -57,7 +57,7 @@ func TestATenantComesAndGoes(t *testing.T) {
 
 	host.kubectl(t, "delete", "tenant", "gone", "--wait=false")
 	b.crash(t)
-	b.up(t, "--space", "other")
+	b.up(t, "--operator", "--space", "other")
 	host = b.host(t)
 	host.kubectl(t, "wait", "--for=delete", "tenant/gone", "--timeout=120s")
 	for _, name := range []string{"gone", "gone-too"} {
@@ -74,7 +74,7 @@ func TestATenantComesAndGoes(t *testing.T) {
 // H1, H2, H3, H4, H7: the tree of tenants. Rights flow down it, and stop at private tenants; a subtree is deleted only with consent.
 func TestTenantsAreATree(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--space", "other")
+	b := start(t, "--operator", "--space", "other")
 	host := b.host(t)
 	for _, tenant := range [][2]string{
 		{"a", "{owners: [{kind: User, name: alice}], ownerProfile: NamespaceAdmin}"}, {"b", "{parent: a, owners: [{kind: User, name: bob}]}"},
@@ -143,7 +143,7 @@ func TestTenantsAreATree(t *testing.T) {
 // O8: the numbers and the state of a tenant, what its namespaces have, and a cordon.
 func TestATenantsNamespacesAreAsItSays(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--space", "other")
+	b := start(t, "--operator", "--space", "other")
 	host := b.host(t)
 	const spec = `{owners: [{kind: User, name: alice}], namespaces: {quota: 2, labels: {example.com/team: oil}, annotations: {example.com/contact: oil},
   limitRanges: [{limits: [{type: Container, default: {cpu: 100m}}]}], networkPolicies: [{podSelector: {}, policyTypes: [Ingress]}]}}`
