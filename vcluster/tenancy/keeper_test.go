@@ -340,3 +340,25 @@ func TestPublishedObjectsAreCopied(t *testing.T) {
 		return nil
 	})
 }
+
+// O8: no pod of a new namespace escapes its limits, however soon it comes.
+func TestPodsOfNewNamespacesHaveTheirLimits(t *testing.T) {
+	e := startEnv(t, full())
+	alice := e.user("alice", v1alpha1.OwnersGroup)
+	for i := range 10 {
+		namespace := fmt.Sprintf("quick-%d", i)
+		if err := createNamespace(t, alice, namespace); err != nil {
+			t.Fatal(err)
+		}
+		var pod *corev1.Pod
+		eventually(t, func() (err error) { // its ServiceAccount may not be there yet
+			pod, err = alice.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+			}, metav1.CreateOptions{})
+			return err
+		})
+		if limit := pod.Spec.Containers[0].Resources.Limits.Cpu(); limit.String() != "1" {
+			t.Errorf("a pod of %s has the limit %s", namespace, limit)
+		}
+	}
+}
