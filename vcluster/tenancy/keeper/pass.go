@@ -6,7 +6,6 @@ package keeper
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -54,14 +53,14 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 	if err != nil {
 		return d, err
 	}
-	var errs []error
+	var errs failures
 	for _, err := range d.unknown {
-		errs = append(errs, err)
+		errs.add(err)
 	}
 	wanted := map[key]bool{}
 	for _, t := range d.cluster {
 		wanted[t.key("")] = true
-		errs = append(errs, k.ensure(ctx, t, ""))
+		errs.add(k.ensure(ctx, t, ""))
 	}
 	for _, namespace := range k.namespaces() {
 		for _, t := range k.in(rules, d, namespace) {
@@ -70,14 +69,14 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 		if err := ctx.Err(); err != nil {
 			return d, err
 		}
-		errs = append(errs, k.keepNamespace(ctx, rules, d, namespace))
+		errs.add(k.keepNamespace(ctx, rules, d, namespace))
 	}
 	for _, p := range all {
 		if d.unknown[p.resource.Group] == nil && !wanted[p.key] {
-			errs = append(errs, k.remove(ctx, p.key, &p.uid))
+			errs.add(k.remove(ctx, p.key, &p.uid))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errs.join(); err != nil {
 		return d, err
 	}
 	if !rules.Enforces() {
@@ -138,14 +137,25 @@ func (k *Keeper) list(ctx context.Context, recorded []published) ([]present, err
 func (k *Keeper) in(rules *access.Rules, d *desired, namespace string) []*template {
 	var all []*template
 	if access.IsTenants(namespace) && rules.Enforces() {
-		all = append(all, k.shownBindings(rules)...)
+		all = slices.Clone(k.shownBindings(rules))
 	}
 	for _, t := range d.namespaced {
 		if t.in(namespace) {
 			all = append(all, t)
 		}
 	}
-	return all
+	return firsts(all, namespace)
+}
+
+// firsts drops templates of the name of one before, such as of an object that two publications have.
+func firsts(all []*template, namespace string) []*template {
+	seen := make(map[key]bool, len(all))
+	return slices.DeleteFunc(all, func(t *template) bool {
+		about := t.key(namespace)
+		had := seen[about]
+		seen[about] = true
+		return had
+	})
 }
 
 // shown are the role bindings that each namespace shows.
@@ -179,13 +189,14 @@ func (k *Keeper) keepNamespace(ctx context.Context, rules *access.Rules, d *desi
 	if err != nil {
 		return fmt.Errorf("read namespace %s: %w", name, err)
 	}
-	errs := []error{k.keepMetadata(ctx, rules, namespace)}
+	var errs failures
+	errs.add(k.keepMetadata(ctx, rules, namespace))
 	for _, t := range k.in(rules, d, name) {
 		if err := k.ensure(ctx, t, name); err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			errs = append(errs, err)
+			errs.add(err)
 		}
 	}
-	return errors.Join(errs...)
+	return errs.join()
 }
 
 func (k *Keeper) keepMetadata(ctx context.Context, rules *access.Rules, namespace *corev1.Namespace) error {
