@@ -16,10 +16,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -225,3 +227,5 @@ func capsule() *access.State {
 		Owners:       []v1alpha1.Owner{{Kind: v1alpha1.UserKind, Name: "alice"}},
 	}}
 }
+
+func ptrQuantity(s string) *resource.Quantity { return ptr.To(resource.MustParse(s)) }
