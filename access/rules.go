@@ -23,7 +23,7 @@ func NewRules(s *State) *Rules {
 	r.bind()
 	a, n := &s.Access, &s.Namespaces
 	r.enforces = s.Tenant != "" || len(a.Owners) > 0 || len(a.Administrators) > 0 || len(a.AdditionalRoleBindings) > 0 || r.Promotes() || r.Cordoned() ||
-		n.Quota != nil || len(n.Labels) > 0 || len(n.Annotations) > 0 || len(n.LimitRanges) > 0 || len(n.NetworkPolicies) > 0 || len(s.Published) > 0
+		n.Quota != nil || len(n.Labels) > 0 || len(n.Annotations) > 0 || len(n.LimitRanges) > 0 || len(n.NetworkPolicies) > 0 || len(s.Published) > 0 || s.PublishedUnknown
 	return r
 }
 

@@ -80,10 +80,10 @@ To limit what one user can do, change the role bindings in the space.`,
 		},
 	}
 	addDataDir(cmd, &dir)
-	owner.add(cmd)
 	cmd.Flags().StringVar(&request.User, "user", "", "issue a kubeconfig for this user (default: "+kubeconfig.AdminUser+")")
 	cmd.Flags().StringSliceVar(&request.Groups, "group", nil, "issue a kubeconfig for a user in these groups (default: "+kubeconfig.AdminGroup+", unless --user is set)")
 	cmd.Flags().DurationVar(&request.TTL, "ttl", kubeconfig.DefaultTTL, "issue a kubeconfig that is valid this long, from 10m to 168h")
+	owner.add(cmd)
 	return cmd
 }
 

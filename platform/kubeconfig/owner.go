@@ -91,5 +91,5 @@ func clientFor(clients *pki.CA, r *Request) (pki.Pair, error) {
 	if r.Owner == nil {
 		return clients.ClientFor(r.TTL, r.User, r.Groups)
 	}
-	return clients.ClientFor(r.TTL, r.User, r.Groups) // TODO: marked
+	return clients.ClientForOwner(r.TTL, pki.Owner{Kind: string(r.Owner.Kind), Name: r.Owner.Name}, r.User, r.Groups)
 }

@@ -328,6 +328,25 @@ func TestPublishedObjectsAreCopied(t *testing.T) {
 		}
 		return nil
 	})
+	// What is published can't be read for a while, and the space sleeps meanwhile.
+	for _, label := range []string{"asleep", "awake"} {
+		unknown := *state
+		unknown.Published, unknown.PublishedUnknown, unknown.Namespaces.Labels = nil, true, map[string]string{"pass": label}
+		if label == "asleep" {
+			e.sleepAndWake(func() { e.source.Set(&unknown) })
+		} else {
+			e.source.Set(&unknown)
+		}
+		eventually(t, func() error {
+			web, err := e.admin().CoreV1().Namespaces().Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil || web.Labels["pass"] != label {
+				return fmt.Errorf("its labels are %v: %w", web.Labels, errOr(err))
+			}
+			return nil
+		})
+		value("web", "same", "two")
+		value("default", "late", "two")
+	}
 	// The source goes while the space sleeps.
 	e.sleepAndWake(func() { e.source.Set(&access.State{Space: "solar"}) })
 	value("web", "same", "")

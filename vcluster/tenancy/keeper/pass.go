@@ -27,6 +27,8 @@ const page = 500
 type present struct {
 	key
 	uid types.UID
+	// copied says that it is a copy of a published object.
+	copied bool
 }
 
 // keepAll compares all objects. What is left of an earlier state is deleted last.
@@ -72,7 +74,11 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 		}
 		errs = append(errs, k.keepNamespace(ctx, rules, d, namespace))
 	}
+	unknown := rules.State().PublishedUnknown
 	for _, p := range all {
+		if p.copied && unknown {
+			continue // it may still be published
+		}
 		if d.unknown[p.resource.Group] == nil && !wanted[p.key] {
 			errs = append(errs, k.remove(ctx, p.key, &p.uid))
 		}
@@ -82,6 +88,9 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 	}
 	if !rules.Enforces() {
 		return d, k.deleteRecord(ctx)
+	}
+	if unknown {
+		return d, nil
 	}
 	return d, k.writeRecord(ctx, rules, recorded, d.resources)
 }
@@ -107,7 +116,7 @@ func (k *Keeper) list(ctx context.Context, recorded []published) ([]present, err
 				}
 				about := key{resource, o.Namespace, o.Name}
 				versions[about] = o.ResourceVersion
-				all = append(all, present{about, o.UID})
+				all = append(all, present{about, o.UID, label == v1alpha1.LabelPublication})
 			}
 			if options.Continue = list.Continue; options.Continue == "" {
 				return nil
