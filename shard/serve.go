@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/internal/httpstatus"
+	"github.com/berth-dev/berth/vcluster/credentials"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // spaceHandler serves the requests to a space from outside. Requests with a credential of the space count: they wait
@@ -146,6 +148,15 @@ func (s *Shard) verified(space string, r *http.Request) (bool, error) {
 		return true, nil
 	}
 	return s.credentials.Verify(space, r)
+}
+
+// isFormerOwners reports whether a request has the certificate of an owner of a space who is none any more. The settings are read
+// only for a certificate that is issued to an owner.
+func (s *Shard) isFormerOwners(space string, r *http.Request) bool {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(pki.OwnersOf(r.TLS.PeerCertificates[0])) == 0 {
+		return false
+	}
+	return credentials.IsFormerOwners(s.config.Settings(space).Access, r)
 }
 
 func (h *spaceHandler) begin(counts bool) {

@@ -83,6 +83,7 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 		host.Stop()
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
+	s.credentials.Former = s.isFormerOwners
 	// This is the last step, because a process that fails before it has run no space: the records are about the process
 	// before it.
 	s.began = c.Clock.Now()

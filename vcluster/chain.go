@@ -76,6 +76,7 @@ func newChain(
 	plugins.BoundLimitRanges(o.Admission, factory)
 	plugins.BoundPodSecurity(o.Admission)
 	plugins.PassKeeper(o.Admission)
+	tenant.HoldForLimits(o.Admission, factory.Core().V1().LimitRanges().Lister())
 	if err := tenant.Connect(factory, loopback); err != nil {
 		return nil, err
 	}

@@ -166,7 +166,7 @@ func (p *ControlPlane) followTenant() error {
 		return nil
 	}
 	kept, err := keeper.New(keeper.Config{
-		Source: p.config.Access, Loopback: p.client, Informers: p.chain.informers, Demoted: p.tenant.CheckSessions, Logger: p.config.Logger,
+		Source: p.config.Access, Loopback: p.client, Informers: p.chain.informers, Demoted: p.tenant.CheckSessions, Account: p.config.Account, Logger: p.config.Logger,
 	})
 	if err != nil {
 		return err

@@ -54,6 +54,10 @@ var ErrBusy = errors.New("too many credentials are being checked")
 // rejected credentials are remembered, and a request to a space that does not exist costs the client as much as one to
 // a space that does.
 type Verifier struct {
+	// Former, if set, reports whether the credential of a request is one of a former owner of the space, which is rejected though
+	// its signature is good. It must be set before the first request.
+	Former func(space string, r *http.Request) bool
+
 	dir   func(space string) string
 	clock clock.PassiveClock
 
@@ -98,6 +102,12 @@ func bearer(r *http.Request) string {
 
 // Verify reports whether a request has a credential of a space. It returns an error if that can't be decided now.
 func (c *Verifier) Verify(space string, r *http.Request) (bool, error) {
+	signed, err := c.verify(space, r)
+	return signed && (c.Former == nil || !c.Former(space, r)), err
+}
+
+// verify is Verify by the signature alone.
+func (c *Verifier) verify(space string, r *http.Request) (bool, error) {
 	var offered []credential
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		offered = append(offered, certificate{r.TLS.PeerCertificates[0]})

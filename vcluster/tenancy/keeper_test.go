@@ -359,3 +359,103 @@ func TestPublishedObjectsAreCopied(t *testing.T) {
 		return nil
 	})
 }
+
+// O8: no pod of a new namespace escapes its limits, however soon it comes.
+func TestPodsOfNewNamespacesHaveTheirLimits(t *testing.T) {
+	e := startEnv(t, full())
+	alice := e.user("alice", v1alpha1.OwnersGroup)
+	for i := range 10 {
+		namespace := fmt.Sprintf("quick-%d", i)
+		if err := createNamespace(t, alice, namespace); err != nil {
+			t.Fatal(err)
+		}
+		var pod *corev1.Pod
+		eventually(t, func() (err error) { // its ServiceAccount may not be there yet
+			pod, err = alice.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+			}, metav1.CreateOptions{})
+			return err
+		})
+		if limit := pod.Spec.Containers[0].Resources.Limits.Cpu(); limit.String() != "1" {
+			t.Errorf("a pod of %s has the limit %s", namespace, limit)
+		}
+	}
+}
+
+// P1, T8: what was changed despite all is repaired when the space wakes, and what was not is not written again.
+func TestAWakeRepairsWhatWasChanged(t *testing.T) {
+	state := full()
+	state.Published = []access.Published{
+		publish("", definition()), publish(v1alpha1.SameNamespace, configMap("web", "same", "one")), publish(v1alpha1.SameNamespace, configMap("web", "other", "one")),
+		publish("", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shared", "labels": map[string]any{"a": "b"}}}),
+		publish("", map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "gateways", "labels": map[string]any{"rbac.authorization.k8s.io/aggregate-to-admin": "true"}},
+			"rules": []any{map[string]any{"apiGroups": []any{"gateway.example.com"}, "resources": []any{"gateways"}, "verbs": []any{"*"}}},
+		}),
+	}
+	e := startEnv(t, state)
+	alice := e.user("alice", v1alpha1.OwnersGroup)
+	if err := createNamespace(t, alice, "web"); err != nil {
+		t.Fatal(err)
+	}
+	versions := func() map[string]string {
+		t.Helper()
+		d, err := dynamic.NewForConfig(e.plane.Loopback())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		for _, o := range []struct{ group, resource, namespace, name string }{
+			{"", "limitranges", "web", "berth-solar-0"}, {"networking.k8s.io", "networkpolicies", "web", "berth-solar-0"}, {"", "configmaps", "web", "same"},
+			{"", "configmaps", "web", "other"}, {"apiextensions.k8s.io", "customresourcedefinitions", "", "widgets.example.com"},
+			{"rbac.authorization.k8s.io", "rolebindings", "web", "berth-solar-0-admin"}, {"rbac.authorization.k8s.io", "clusterroles", "", "gateways"},
+			{"rbac.authorization.k8s.io", "clusterroles", "", v1alpha1.NamespaceDeleterRole}, {"", "configmaps", "kube-system", "berth-kept"}, {"", "namespaces", "", "shared"},
+		} {
+			eventually(t, func() error {
+				u, err := of(d, gvr(o.group, "v1", o.resource), o.namespace).Get(t.Context(), o.name, metav1.GetOptions{})
+				if err == nil {
+					found[o.resource+"/"+o.name] = u.GetResourceVersion()
+				}
+				return err
+			})
+		}
+		return found
+	}
+	versions()
+	// O9: a role of the admin's adds to the owners' roles.
+	eventually(t, func() error {
+		if canI(t, alice, "create", "gateways.gateway.example.com", "web") != "yes" {
+			return errOr(nil)
+		}
+		return nil
+	})
+	if n, err := e.admin().CoreV1().Namespaces().Get(t.Context(), "shared", metav1.GetOptions{}); err != nil || n.Labels["a"] != "b" || n.Labels["cost"] != "42" {
+		t.Errorf("the published namespace is %+v, %v", n, err)
+	}
+	inside := client(t, e.plane.Loopback())
+	changed, err := inside.CoreV1().ConfigMaps("web").Get(t.Context(), "other", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed.Data = map[string]string{"key": "tampered", "more": "x"}
+	if _, err := inside.CoreV1().ConfigMaps("web").Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := versions()
+	e.sleepAndWake(func() {})
+	eventually(t, func() error {
+		c, err := e.admin().CoreV1().ConfigMaps("web").Get(t.Context(), "other", metav1.GetOptions{})
+		if err != nil || c.Data["key"] != "one" || len(c.Data) != 1 {
+			return fmt.Errorf("it is %+v: %w", c, errOr(err))
+		}
+		return nil
+	})
+	after := versions()
+	delete(before, "configmaps/other")
+	delete(before, "customresourcedefinitions/widgets.example.com") // upstream says in its status that it is served
+	for name, version := range before {
+		if after[name] != version {
+			t.Errorf("%s was written again: version %s, then %s", name, version, after[name])
+		}
+	}
+}

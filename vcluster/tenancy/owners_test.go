@@ -83,6 +83,18 @@ func TestOwnersOfNamespacesHaveTheAnswersOfTheSeed(t *testing.T) {
 		}
 		return nil
 	})
+	// What she has she can give, and no more.
+	wantBindings(t, e.admin(), "solar-production", "berth-solar-0-admin", "berth-solar-1-berth-namespace-deleter", "berth-solar-2-view", "berth-solar-3-tenant-resources",
+		"berth-solar-4-admin", "berth-solar-5-berth-namespace-deleter", "berth-solar-6-admin", "berth-solar-7-berth-namespace-deleter")
+	for role, may := range map[string]bool{"edit": true, "cluster-admin": false} {
+		_, err := alice.RbacV1().RoleBindings("solar-production").Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "dave"}},
+		}, metav1.CreateOptions{})
+		if may && err != nil || !may && !apierrors.IsForbidden(err) {
+			t.Errorf("alice binds %s: %v", role, err)
+		}
+	}
 	if err := alice.CoreV1().Namespaces().Delete(t.Context(), "solar-production", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("alice deletes her namespace: %v", err)
 	}

@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
@@ -34,7 +36,11 @@ const (
 	// fails the first pass, because its kind is not served yet.
 	firstFailures = 3
 	// maxKept is the maximum number of objects that are kept in a space.
-	maxKept = 50_000
+	maxKept = 20_000
+	// knownBytes is about what the keeper remembers of one.
+	knownBytes = 512
+	// maxErrors is how many errors of a pass are kept.
+	maxErrors = 10
 )
 
 // Config says what to keep, and by what.
@@ -45,6 +51,8 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 	// Demoted, if set, is called when a ServiceAccount that was promoted may have been demoted.
 	Demoted func()
+	// Account counts what the keeper remembers. Nothing is counted if it is nil.
+	Account *bounds.Account
 	Logger  klog.Logger
 }
 
@@ -65,6 +73,8 @@ type Keeper struct {
 	queue      queue
 	// known are the objects that are as they should be, in their version.
 	known map[key]verified
+	// counted is how many of known the account has.
+	counted int64
 }
 
 // verified says that an object was written as desired.
@@ -89,6 +99,16 @@ func New(c Config) (*Keeper, error) {
 
 // First returns a channel that is closed when all objects are kept for the first time, or that failed several times.
 func (k *Keeper) First() <-chan struct{} { return k.first }
+
+// count tells the account how much is remembered.
+func (k *Keeper) count() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := int64(len(k.known))
+	k.config.Account.Add(bounds.MemoryBytes, max(0, now-k.counted)*knownBytes)
+	k.config.Account.Give(bounds.MemoryBytes, max(0, k.counted-now)*knownBytes)
+	k.counted = now
+}
 
 // Run keeps objects until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
@@ -149,6 +169,7 @@ func (k *Keeper) keep(ctx context.Context, rules *access.Rules, changed <-chan s
 	var kept *desired
 	failures := 0
 	for ctx.Err() == nil {
+		k.count()
 		now := time.Now()
 		switch name, due := k.queue.next(now); {
 		case !now.Before(next):
@@ -166,6 +187,7 @@ func (k *Keeper) keep(ctx context.Context, rules *access.Rules, changed <-chan s
 			k.finish()
 			if !rules.Enforces() {
 				k.unfollow()
+				k.count()
 				return
 			}
 			backoff, next = newBackoff(), time.Now().Add(wait.Jitter(period, 0.2))
@@ -211,3 +233,14 @@ func (b *backoff) wait(ctx context.Context, changed <-chan struct{}) {
 	case <-ctx.Done():
 	}
 }
+
+// failures are the first errors of a pass.
+type failures []error
+
+func (f *failures) add(err error) {
+	if err != nil && len(*f) < maxErrors {
+		*f = append(*f, err)
+	}
+}
+
+func (f failures) join() error { return errors.Join(f...) }

@@ -6,7 +6,6 @@ package keeper
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -56,14 +55,14 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 	if err != nil {
 		return d, err
 	}
-	var errs []error
+	var errs failures
 	for _, err := range d.unknown {
-		errs = append(errs, err)
+		errs.add(err)
 	}
 	wanted := map[key]bool{}
 	for _, t := range d.cluster {
 		wanted[t.key("")] = true
-		errs = append(errs, k.ensure(ctx, t, ""))
+		errs.add(k.ensure(ctx, t, ""))
 	}
 	for _, namespace := range k.namespaces() {
 		for _, t := range k.in(rules, d, namespace) {
@@ -72,7 +71,7 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 		if err := ctx.Err(); err != nil {
 			return d, err
 		}
-		errs = append(errs, k.keepNamespace(ctx, rules, d, namespace))
+		errs.add(k.keepNamespace(ctx, rules, d, namespace))
 	}
 	unknown := rules.State().PublishedUnknown
 	for _, p := range all {
@@ -80,10 +79,10 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 			continue // it may still be published
 		}
 		if d.unknown[p.resource.Group] == nil && !wanted[p.key] {
-			errs = append(errs, k.remove(ctx, p.key, &p.uid))
+			errs.add(k.remove(ctx, p.key, &p.uid))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errs.join(); err != nil {
 		return d, err
 	}
 	if !rules.Enforces() {
@@ -188,13 +187,14 @@ func (k *Keeper) keepNamespace(ctx context.Context, rules *access.Rules, d *desi
 	if err != nil {
 		return fmt.Errorf("read namespace %s: %w", name, err)
 	}
-	errs := []error{k.keepMetadata(ctx, rules, namespace)}
+	var errs failures
+	errs.add(k.keepMetadata(ctx, rules, namespace))
 	for _, t := range k.in(rules, d, name) {
 		if err := k.ensure(ctx, t, name); err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			errs = append(errs, err)
+			errs.add(err)
 		}
 	}
-	return errors.Join(errs...)
+	return errs.join()
 }
 
 func (k *Keeper) keepMetadata(ctx context.Context, rules *access.Rules, namespace *corev1.Namespace) error {

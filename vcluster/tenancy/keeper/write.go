@@ -112,7 +112,11 @@ func (k *Keeper) writeNamespace(ctx context.Context, t *template) (*unstructured
 	if err := k.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": t.object.GetLabels(), "annotations": t.object.GetAnnotations()}})
+	set := map[string]any{"labels": t.object.GetLabels()}
+	if annotations := t.object.GetAnnotations(); len(annotations) > 0 { // null would remove all
+		set["annotations"] = annotations
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": set})
 	if err != nil {
 		return nil, err
 	}
