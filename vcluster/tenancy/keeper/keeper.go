@@ -63,7 +63,7 @@ type Keeper struct {
 	metadata  metadata.Interface
 	discovery discovery.DiscoveryInterface
 	pace      *rate.Limiter
-	checked   bool // whether it is known that nothing is left of an earlier run
+	checked   bool          // whether it is known that nothing is left of an earlier run
 	first     chan struct{} // closed by finish
 	finish    func()
 	shown     shown
