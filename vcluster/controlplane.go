@@ -36,6 +36,9 @@ import (
 // readyPoll is the interval at which a starting API server is checked.
 const readyPoll = 20 * time.Millisecond
 
+// keptTimeout limits how long a start waits for the objects that Berth keeps for the space's tenant.
+const keptTimeout = 3 * time.Second
+
 // ControlPlane is a running control plane. It is safe for concurrent use.
 type ControlPlane struct {
 	config      Config
@@ -55,6 +58,7 @@ type ControlPlane struct {
 	hooks       *hooks
 	run         *serverRun
 	controllers *controllers.Running
+	kept        <-chan struct{} // closed when the objects of the tenant are there
 
 	stopOnce sync.Once
 	done     chan struct{}
@@ -150,7 +154,10 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	}
 	p.watchServer()
 	// Check again, because it includes the informers that controllers have added.
-	return p.waitReady(ctx)
+	if err := p.waitReady(ctx); err != nil {
+		return err
+	}
+	return p.waitKept(ctx)
 }
 
 // followTenant enforces what changes, if there may be a tenant.
@@ -166,6 +173,25 @@ func (p *ControlPlane) followTenant() error {
 	}
 	safego.Go(&p.background, "end requests of former owners", func() { p.tenant.Run(p.stopping) }, p.fail)
 	safego.Go(&p.background, "keep the objects of the tenant", func() { kept.Run(p.stopping) }, p.fail)
+	p.kept = kept.First()
+	return nil
+}
+
+// waitKept returns when what the tenant enforces by objects is there, so that no request comes before a policy that was published
+// while the space slept. It doesn't wait for long: the space's other users must not suffer from an object that can't be kept.
+func (p *ControlPlane) waitKept(ctx context.Context) error {
+	if p.kept == nil {
+		return nil
+	}
+	limit := time.NewTimer(keptTimeout)
+	defer limit.Stop()
+	select {
+	case <-p.kept:
+	case <-limit.C:
+		p.config.Logger.Info("Serves before all objects of the tenant are kept; Berth continues to keep them", "after", keptTimeout)
+	case <-ctx.Done():
+		return fmt.Errorf("wait until the objects of the tenant are kept: %w", ctx.Err())
+	}
 	return nil
 }
 

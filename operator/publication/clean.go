@@ -78,9 +78,7 @@ func cleanKind(kind schema.GroupKind, object map[string]any) {
 			}
 		}
 	case schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}:
-		if object["aggregationRule"] != nil {
-			delete(object, "rules") // each space aggregates its own
-		}
+		delete(object, "aggregationRule") // the rules are those of the host, and tenants can't add to them
 	}
 }
 

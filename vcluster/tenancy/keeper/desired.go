@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,7 +150,7 @@ func (k *Keeper) desirePublished(d *desired, served map[string]*metav1.APIResour
 	from := p.Object.GetNamespace()
 	t.in = func(namespace string) bool { return namespace == from }
 	if p.Namespaces == v1alpha1.EveryNamespace {
-		t.in = func(string) bool { return true }
+		t.in = func(namespace string) bool { return !strings.HasPrefix(namespace, "kube-") } // those are the space's own
 	}
 	set := t.object.GetLabels()
 	if set == nil {

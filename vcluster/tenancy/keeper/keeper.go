@@ -32,6 +32,9 @@ const (
 	firstRetry, lastRetry = 200 * time.Millisecond, time.Minute
 	// writesPerSecond and burst limit the writes, so that a tenant that breaks things in a loop costs bounded work.
 	writesPerSecond, burst = 100, 1000
+	// firstFailures is how many passes may fail before a space serves requests without all objects. A definition that was just made
+	// fails the first pass, because its kind is not served yet.
+	firstFailures = 3
 	// maxKept is the maximum number of objects that are kept in a space.
 	maxKept = 20_000
 	// knownBytes is about what the keeper remembers of one.
@@ -60,7 +63,9 @@ type Keeper struct {
 	metadata  metadata.Interface
 	discovery discovery.DiscoveryInterface
 	pace      *rate.Limiter
-	checked   bool // whether it is known that nothing is left of an earlier run
+	checked   bool          // whether it is known that nothing is left of an earlier run
+	first     chan struct{} // closed by finish
+	finish    func()
 	shown     shown
 
 	mu         sync.Mutex
@@ -77,7 +82,8 @@ type verified struct{ sum, version string }
 
 // New returns a keeper that does not run.
 func New(c Config) (*Keeper, error) {
-	k := &Keeper{config: c, pace: rate.NewLimiter(writesPerSecond, burst), queue: newQueue(), known: map[key]verified{}}
+	k := &Keeper{config: c, pace: rate.NewLimiter(writesPerSecond, burst), queue: newQueue(), known: map[key]verified{}, first: make(chan struct{})}
+	k.finish = sync.OnceFunc(func() { close(k.first) })
 	var err error
 	if k.objects, err = dynamic.NewForConfig(c.Loopback); err != nil {
 		return nil, fmt.Errorf("make client for kept objects: %w", err)
@@ -90,6 +96,9 @@ func New(c Config) (*Keeper, error) {
 	}
 	return k, nil
 }
+
+// First returns a channel that is closed when all objects are kept for the first time, or that failed several times.
+func (k *Keeper) First() <-chan struct{} { return k.first }
 
 // count tells the account how much is remembered.
 func (k *Keeper) count() {
@@ -115,6 +124,7 @@ func (k *Keeper) Run(ctx context.Context) {
 				backoff.wait(ctx, changed)
 				continue
 			case !left:
+				k.finish()
 				select {
 				case <-changed:
 				case <-ctx.Done():
@@ -157,6 +167,7 @@ func (k *Keeper) keep(ctx context.Context, rules *access.Rules, changed <-chan s
 	}, nil)
 	backoff, next := newBackoff(), time.Time{}
 	var kept *desired
+	failures := 0
 	for ctx.Err() == nil {
 		k.count()
 		now := time.Now()
@@ -167,9 +178,13 @@ func (k *Keeper) keep(ctx context.Context, rules *access.Rules, changed <-chan s
 				if ctx.Err() == nil {
 					k.config.Logger.Info("Could not keep all objects of the tenant; Berth retries", "err", err)
 				}
+				if failures++; failures >= firstFailures {
+					k.finish()
+				}
 				next = time.Now().Add(backoff.step())
 				break
 			}
+			k.finish()
 			if !rules.Enforces() {
 				k.unfollow()
 				k.count()
