@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/client/hostapi"
@@ -111,7 +112,15 @@ func (h *Host) restConfig() (*rest.Config, error) {
 		return nil, err
 	}
 	*h.config.KubeConfig = file
-	return h.config.ToRESTConfig()
+	config, err := h.config.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	// Without a kubeconfig, kubectl takes a port of this machine that nobody uses anymore.
+	if raw, err := h.config.ToRawKubeConfigLoader().RawConfig(); err == nil && clientcmdapi.IsConfigEmpty(&raw) && config.Host == clientcmd.ClusterDefaults.Server {
+		return nil, clientcmd.ErrEmptyConfig
+	}
+	return config, nil
 }
 
 // file returns the kubeconfig of the host, or nothing to use the one that kubectl would use.
