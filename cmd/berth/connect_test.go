@@ -126,13 +126,15 @@ func TestConnectUsesTheSecretsOfTheHost(t *testing.T) {
 func TestConnectExplainsWhatIsMissing(t *testing.T) {
 	h := use(t)
 	h.platform(t, h.server.URL+testSpacePath)
+	h.make(t, newSpace("stellar", ""))
 	h.secret(t, "default", "solar-kubeconfig", h.kubeconfig(t, h.server.URL, "mallory"), "", "")
 	for _, tc := range []struct {
 		args []string
 		says string
 	}{
 		{[]string{"solar"}, "several Secrets have a kubeconfig of space solar: berth/solar-kubeconfig, default/solar-kubeconfig; choose one with --secret-namespace"},
-		{[]string{"lunar"}, "no Secret lunar-kubeconfig with the label berth.dev/kubeconfig=lunar found in any namespace of the host; check that the space exists"},
+		{[]string{"lunar"}, `spaces.berth.dev "lunar" not found; see 'berth space get' for those that the host has`},
+		{[]string{"stellar"}, "no Secret stellar-kubeconfig with the label berth.dev/kubeconfig=stellar found in any namespace of the host; check that the space has started"},
 		{[]string{"solar", "--secret-namespace", "kube-system"}, "found in namespace kube-system of the host"},
 		{[]string{"solar", "--as-owner", "bob"}, "bob is no owner of space solar with a kubeconfig in any namespace of the host; found: Group:devs, User:alice"},
 		{[]string{"solar", "--as-owner", "Group:alice"}, "alice is no owner"},
@@ -325,5 +327,11 @@ func TestConnectUsesTheDataDirectoryOfThisMachine(t *testing.T) {
 	}
 	if out := must(t, "space", "get", "solar", "-o", "name"); out != "space.berth.dev/solar\n" {
 		t.Errorf("printed %q", out)
+	}
+	for _, args := range [][]string{nil, {"--host-kubeconfig", filepath.Join(dir, "host.kubeconfig")}} {
+		out, notes, err := berth(t, slices.Concat([]string{"space", "connect", "solar"}, args, []string{"--", "sh", "-c", "cat $KUBECONFIG"})...)
+		if err != nil || notes != "" || !strings.Contains(out, "server: "+server) {
+			t.Errorf("%q: got %q and %q (%v)", args, out, notes, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@
 package flags
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -77,13 +78,21 @@ func (h *Host) contexts() (names []string) {
 	return names
 }
 
-// Chosen reports whether a flag says which host is meant, and not only the environment.
-func (h *Host) Chosen() bool {
+// Elsewhere reports whether flags say that the host of another machine is meant. The environment alone doesn't say that.
+func (h *Host) Elsewhere() bool { return h.chosen() && !h.embedded() }
+
+// Here reports whether the Berth on this machine is meant: flags name its data directory, or its host is the one to use.
+func (h *Host) Here() bool { return !h.Elsewhere() && (h.set.Changed(dataDirFlag) || h.embedded()) }
+
+func (h *Host) chosen() bool {
 	return slices.ContainsFunc([]string{"kubeconfig", "host-kubeconfig", "context", "cluster", "user"}, h.set.Changed)
 }
 
-// Local reports whether the data directory is set by a flag.
-func (h *Host) Local() bool { return h.set.Changed(dataDirFlag) }
+// embedded reports whether the host to use is that of a Berth on this machine.
+func (h *Host) embedded() bool {
+	file, err := h.file()
+	return err == nil && cmp.Or(file, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) == datadir.Kubeconfig(h.DataDir, datadir.HostName)
+}
 
 // Open returns a client of the host. It sends no request.
 func (h *Host) Open(cmd *cobra.Command) (*hostapi.Client, error) {
@@ -139,7 +148,7 @@ func (h *Host) file() (string, error) {
 		return named, nil
 	}
 	embedded := datadir.Kubeconfig(h.DataDir, datadir.HostName)
-	if _, err := os.Stat(embedded); err == nil && !h.Chosen() && (h.Local() || !usual()) {
+	if _, err := os.Stat(embedded); err == nil && !h.chosen() && (h.set.Changed(dataDirFlag) || !usual()) {
 		return embedded, nil
 	}
 	return "", nil

@@ -128,17 +128,17 @@ type target struct {
 }
 
 func (t *target) options(cmd *cobra.Command, space string) (connection.Options, error) {
-	options := connection.Options{Wanted: connection.Wanted{Space: space, Namespace: t.namespace}, Notes: cmd.ErrOrStderr(), LocalFirst: t.host.Local() && !t.host.Chosen()}
+	options := connection.Options{Wanted: connection.Wanted{Space: space, Namespace: t.namespace}, Notes: cmd.ErrOrStderr(), LocalFirst: t.host.Here()}
 	options.OwnerKind, options.Owner = connection.ParseOwner(t.owner)
 	options.Host, options.HostError = t.host.Open(cmd)
-	if !t.host.Chosen() {
+	if !t.host.Elsewhere() {
 		options.Local = localConfig(cmd.Context(), t.host.DataDir, options.Wanted, options.Host)
 	}
 	if options.Local == nil && options.Host == nil {
 		return options, options.HostError
 	}
 	if options.LocalFirst && options.Local == nil {
-		return options, fmt.Errorf("--data-dir=%s has no kubeconfig of space %s; see 'berth kubeconfig' for those that it has", t.host.DataDir, space)
+		return options, fmt.Errorf("--data-dir=%s: has no kubeconfig of space %s; see 'berth kubeconfig' for those that it has", t.host.DataDir, space)
 	}
 	return options, nil
 }
