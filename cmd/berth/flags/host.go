@@ -91,7 +91,15 @@ func (h *Host) chosen() bool {
 // embedded reports whether the host to use is that of a Berth on this machine.
 func (h *Host) embedded() bool {
 	file, err := h.file()
-	return err == nil && cmp.Or(file, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)) == datadir.Kubeconfig(h.DataDir, datadir.HostName)
+	if err != nil {
+		return false
+	}
+	used, err := os.Stat(cmp.Or(file, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)))
+	if err != nil {
+		return false
+	}
+	own, err := os.Stat(datadir.Kubeconfig(h.DataDir, datadir.HostName))
+	return err == nil && os.SameFile(used, own)
 }
 
 // Open returns a client of the host. It sends no request.
