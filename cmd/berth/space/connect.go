@@ -36,7 +36,7 @@ port of this machine to the pod of Berth by the host's API. The kubeconfig then 
 this port until the COMMAND ends. Without a COMMAND, the command runs until you interrupt
 it.
 
-To print another space's kubeconfig without a host, see 'berth kubeconfig'.`,
+To issue kubeconfigs for other users where Berth runs, see 'berth kubeconfig'.`,
 		Example: `  berth space connect solar -- kubectl get namespaces
   berth space connect solar --as-owner alice -- kubectl create namespace production
   berth space connect solar && kubectl get pods
