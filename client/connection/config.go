@@ -66,7 +66,7 @@ func (c *Config) REST() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the kubeconfig of the space: %w", err)
 	}
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	return config, nil
 }
 

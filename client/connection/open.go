@@ -9,6 +9,10 @@ import (
 	"fmt"
 	"io"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/client/hostapi"
 )
 
@@ -49,7 +53,7 @@ func Load(ctx context.Context, o Options) (config *Config, namespace string, err
 			config, err := ParseConfig(data, name)
 			return config, secret.Namespace, err
 		}
-		err = failed
+		err = explainMissing(ctx, o, failed)
 	}
 	if o.Local == nil {
 		return nil, "", err
@@ -61,6 +65,18 @@ func Load(ctx context.Context, o Options) (config *Config, namespace string, err
 	fmt.Fprintf(o.Notes, "Using the space %s of the Berth on this machine: %v\n", o.Space, err)
 	config, err = ParseConfig(data, name)
 	return config, "", err
+}
+
+// explainMissing says that there is no such space, if that is why the Secret is missing.
+func explainMissing(ctx context.Context, o Options, err error) error {
+	if _, missing := errors.AsType[*NotFoundError](err); !missing {
+		return err
+	}
+	gone := o.Host.Get(ctx, client.ObjectKey{Name: o.Space}, &v1alpha1.Space{})
+	if apierrors.IsNotFound(gone) {
+		return fmt.Errorf("%w; see 'berth space get' for those that the host has", gone)
+	}
+	return err
 }
 
 // Connection leads to a space until it is closed.

@@ -94,7 +94,7 @@ func (w *Wanted) missing(others []corev1.Secret) string {
 		where = "namespace " + w.Namespace
 	}
 	if w.Owner == "" {
-		return fmt.Sprintf("no Secret %s%s with the label %s=%[1]s found in %[4]s of the host; check that the space exists, and that Berth runs with --kubeconfig-secrets (in the chart: kubeconfigSecrets)",
+		return fmt.Sprintf("no Secret %s%s with the label %s=%[1]s found in %[4]s of the host; check that the space has started, and that Berth runs with --kubeconfig-secrets (in the chart: kubeconfigSecrets)",
 			w.Space, suffix, labelSpace, where)
 	}
 	owners := Owners(others)

@@ -47,7 +47,7 @@ func explainStatus(err error, status metav1.Status, server string) error {
 	switch {
 	case missingType(err, status):
 		return fmt.Errorf("the cluster %s doesn't serve %s: install Berth there with its Helm chart, or choose another cluster with --kubeconfig or --context", server, resource)
-	case apierrors.IsForbidden(err) && strings.Contains(status.Message, " cannot "): // by RBAC, and not by admission
+	case apierrors.IsForbidden(err) && strings.Contains(status.Message, `" cannot `) && strings.Contains(status.Message, ` resource "`): // by RBAC, and not by admission
 		return fmt.Errorf("%w; ask an admin of the host for this right, for example by a ClusterRole with %s%s", err, resource, verbOf(status.Message))
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w: the host %s rejects the credentials of your kubeconfig; log in again, or choose others with --kubeconfig, --context, or --user", err, server)
@@ -62,7 +62,7 @@ func missingType(err error, status metav1.Status) bool {
 
 // verbOf returns the verb that RBAC refuses, for a message.
 func verbOf(message string) string {
-	if _, after, found := strings.Cut(message, " cannot "); found {
+	if _, after, found := strings.Cut(message, `" cannot `); found {
 		if verb, _, found := strings.Cut(after, " "); found {
 			return " and the verb " + verb
 		}

@@ -4,6 +4,7 @@
 package listing
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,14 +36,25 @@ type Get struct {
 
 // Run reads the objects from the host and prints them.
 func (g *Get) Run(ctx context.Context, api rest.Interface) error {
-	if g.Printer == nil {
-		return g.tables(ctx, api)
+	r := &reader{api, g.Query, g.Printer == nil}
+	version := ""
+	if g.Watch && len(g.Names) > 0 {
+		if len(g.Names) == 1 {
+			r.query.Fields = "metadata.name=" + g.Names[0]
+		}
+		var err error
+		if version, err = r.now(ctx); err != nil {
+			return err
+		}
 	}
-	return g.objects(ctx, api)
+	if g.Printer == nil {
+		return g.tables(ctx, r, version)
+	}
+	return g.objects(ctx, r, version)
 }
 
-func (g *Get) tables(ctx context.Context, api rest.Interface) error {
-	r := &reader{api, g.Query, true}
+// tables prints tables. Changes are those since a version, or since the list if there is none.
+func (g *Get) tables(ctx context.Context, r *reader, version string) error {
 	all := &metav1.Table{}
 	failed := r.read(ctx, func(answer []byte) error {
 		var table metav1.Table
@@ -69,7 +81,7 @@ func (g *Get) tables(ctx context.Context, api rest.Interface) error {
 	if failed != nil || !g.Watch {
 		return failed
 	}
-	return g.follow(ctx, r, all.ResourceVersion, func(object []byte) error {
+	return r.watch(ctx, cmp.Or(version, all.ResourceVersion), func(object []byte) error {
 		var change metav1.Table
 		if err := json.Unmarshal(object, &change); err != nil {
 			return fmt.Errorf("read a table of %s: %w", g.Resource, err)
@@ -86,16 +98,16 @@ func (g *Get) tables(ctx context.Context, api rest.Interface) error {
 	})
 }
 
-func (g *Get) objects(ctx context.Context, api rest.Interface) error {
-	r := &reader{api, g.Query, false}
+// objects prints whole objects, and changes as tables does.
+func (g *Get) objects(ctx context.Context, r *reader, version string) error {
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}}}
-	version := ""
+	listed := ""
 	failed := r.read(ctx, func(answer []byte) error {
 		object, err := runtimeObject(answer)
 		if err != nil {
 			return err
 		}
-		version = object.GetResourceVersion()
+		listed = object.GetResourceVersion()
 		if !object.IsList() {
 			list.Items = append(list.Items, *object)
 			return nil
@@ -112,7 +124,7 @@ func (g *Get) objects(ctx context.Context, api rest.Interface) error {
 	if failed != nil || !g.Watch {
 		return failed
 	}
-	return g.follow(ctx, r, version, func(object []byte) error {
+	return r.watch(ctx, cmp.Or(version, listed), func(object []byte) error {
 		changed, err := runtimeObject(object)
 		if err != nil || !g.wants(object) {
 			return err
@@ -132,15 +144,6 @@ func (g *Get) print(list *unstructured.UnstructuredList) error {
 		}
 	}
 	return nil
-}
-
-// follow watches the objects that were read. The version of single objects says nothing about those of others, but is a
-// version from which all changes can be read.
-func (g *Get) follow(ctx context.Context, r *reader, version string, each func([]byte) error) error {
-	if len(g.Names) == 1 {
-		r.query.Fields = "metadata.name=" + g.Names[0]
-	}
-	return r.watch(ctx, version, each)
 }
 
 // wants reports whether an object that changed is one of those that were asked for.

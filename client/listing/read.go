@@ -63,6 +63,22 @@ func (r *reader) read(ctx context.Context, each func(answer []byte) error) error
 	return errors.Join(failed...)
 }
 
+// now returns a version of the list from which changes can be watched. The version of an object that was read may be too old for
+// that.
+func (r *reader) now(ctx context.Context) (string, error) {
+	answer, err := send(ctx, r.selected(r.api.Get().Resource(r.query.Resource).SetHeader("Accept", "application/json")).Param("limit", "1"))
+	if err != nil {
+		return "", err
+	}
+	var page struct {
+		Metadata metav1.ListMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(answer, &page); err != nil {
+		return "", fmt.Errorf("read a list of %s: %w", r.query.Resource, err)
+	}
+	return page.Metadata.ResourceVersion, nil
+}
+
 // send returns the answer to a request. Unlike DoRaw, it returns the error that the server has sent.
 func send(ctx context.Context, request *rest.Request) ([]byte, error) {
 	result := request.Do(ctx)

@@ -63,6 +63,7 @@ func writeReference(t *testing.T, page *bytes.Buffer, command *cobra.Command) {
 	if command.Name() == "up" || command.Name() == "serve" || command.Name() == "operator" {
 		content = strings.Replace(content, command.LocalFlags().FlagUsages(), groupedFlags(command), 1)
 	}
+	content = strings.Replace(content, "### Options inherited from parent commands", "### Options that choose the host", 1)
 	page.WriteString(content)
 	for _, below := range command.Commands() {
 		writeReference(t, page, below)

@@ -69,7 +69,7 @@ func TestSpaceIsCreatedAsTheFlagsSay(t *testing.T) {
 			}
 			return nil
 		default:
-			return fmt.Errorf("it waits (%v)", h.report(ctx, space, metav1.ConditionTrue, string(v1alpha1.SpaceRunning), ""))
+			return errors.Join(errors.New("it waits"), h.report(ctx, space, metav1.ConditionTrue, string(v1alpha1.SpaceRunning), ""))
 		}
 	})
 	if space.Spec.TenantName != "acme" || space.Spec.Isolation != v1alpha1.Dedicated || space.Spec.PlatformName != "berth" {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -155,7 +156,8 @@ func TestCreateWaitsForTheTenant(t *testing.T) {
 			}
 			return nil
 		default:
-			return fmt.Errorf("it waits (%v)", h.report(ctx, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "waited"}}, metav1.ConditionTrue, v1alpha1.ReasonActive, ""))
+			waited := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "waited"}}
+			return errors.Join(errors.New("it waits"), h.report(ctx, waited, metav1.ConditionTrue, v1alpha1.ReasonActive, ""))
 		}
 	})
 

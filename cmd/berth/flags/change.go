@@ -35,6 +35,7 @@ func (c *Change) AddTo(cmd *cobra.Command, output bool) {
 	if output {
 		c.print = genericclioptions.NewPrintFlags("")
 		c.print.AddFlags(cmd)
+		hideRare(cmd)
 		cmd.Flags().Lookup("output").Usage = "name, json, yaml, jsonpath=..., or go-template=... (default: a line that says what is done)"
 		_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"name", "json", "yaml", "jsonpath="}, cobra.ShellCompDirectiveNoFileComp))
 	}

@@ -25,6 +25,7 @@ func (g *Get) AddTo(cmd *cobra.Command) {
 	g.print = genericclioptions.NewPrintFlags("")
 	g.print.OutputFormat = &g.output
 	g.print.AddFlags(cmd)
+	hideRare(cmd)
 	cmd.Flags().Lookup("output").Usage = "table, wide, name, json, yaml, jsonpath=..., or go-template=... (default: table)"
 	cmd.Flags().BoolVar(&g.noHeaders, "no-headers", false, "don't print column headers")
 	cmd.Flags().StringVarP(&g.labels, "selector", "l", "", "print the objects that this label selector selects")
@@ -48,4 +49,11 @@ func (g *Get) Run(cmd *cobra.Command, host *hostapi.Client, query listing.Query,
 		get.Printer = printer
 	}
 	return get.Run(cmd.Context(), host.Berth)
+}
+
+// hideRare hides flags of kubectl's printers that few need. They work as there.
+func hideRare(cmd *cobra.Command) {
+	for _, name := range []string{"allow-missing-template-keys", "show-managed-fields", "template"} {
+		_ = cmd.Flags().MarkHidden(name)
+	}
 }

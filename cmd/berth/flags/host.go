@@ -4,6 +4,7 @@
 package flags
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/client/hostapi"
@@ -76,13 +78,29 @@ func (h *Host) contexts() (names []string) {
 	return names
 }
 
-// Chosen reports whether a flag says which host is meant, and not only the environment.
-func (h *Host) Chosen() bool {
+// Elsewhere reports whether flags say that the host of another machine is meant. The environment alone doesn't say that.
+func (h *Host) Elsewhere() bool { return h.chosen() && !h.embedded() }
+
+// Here reports whether the Berth on this machine is meant: flags name its data directory, or its host is the one to use.
+func (h *Host) Here() bool { return !h.Elsewhere() && (h.set.Changed(dataDirFlag) || h.embedded()) }
+
+func (h *Host) chosen() bool {
 	return slices.ContainsFunc([]string{"kubeconfig", "host-kubeconfig", "context", "cluster", "user"}, h.set.Changed)
 }
 
-// Local reports whether the data directory is set by a flag.
-func (h *Host) Local() bool { return h.set.Changed(dataDirFlag) }
+// embedded reports whether the host to use is that of a Berth on this machine.
+func (h *Host) embedded() bool {
+	file, err := h.file()
+	if err != nil {
+		return false
+	}
+	used, err := os.Stat(cmp.Or(file, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)))
+	if err != nil {
+		return false
+	}
+	own, err := os.Stat(datadir.Kubeconfig(h.DataDir, datadir.HostName))
+	return err == nil && os.SameFile(used, own)
+}
 
 // Open returns a client of the host. It sends no request.
 func (h *Host) Open(cmd *cobra.Command) (*hostapi.Client, error) {
@@ -111,7 +129,15 @@ func (h *Host) restConfig() (*rest.Config, error) {
 		return nil, err
 	}
 	*h.config.KubeConfig = file
-	return h.config.ToRESTConfig()
+	config, err := h.config.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	// Without a kubeconfig, kubectl takes a port of this machine that nobody uses anymore.
+	if raw, err := h.config.ToRawKubeConfigLoader().RawConfig(); err == nil && clientcmdapi.IsConfigEmpty(&raw) && config.Host == clientcmd.ClusterDefaults.Server {
+		return nil, clientcmd.ErrEmptyConfig
+	}
+	return config, nil
 }
 
 // file returns the kubeconfig of the host, or nothing to use the one that kubectl would use.
@@ -130,7 +156,7 @@ func (h *Host) file() (string, error) {
 		return named, nil
 	}
 	embedded := datadir.Kubeconfig(h.DataDir, datadir.HostName)
-	if _, err := os.Stat(embedded); err == nil && !h.Chosen() && (h.Local() || !usual()) {
+	if _, err := os.Stat(embedded); err == nil && !h.chosen() && (h.set.Changed(dataDirFlag) || !usual()) {
 		return embedded, nil
 	}
 	return "", nil

@@ -101,7 +101,7 @@ func act(ctx context.Context, host *flags.Host, space, verb string, timeout time
 // socket calls do with a client of the Berth on this machine. If flags say that another host is meant, it returns
 // [control.ErrNotRunning].
 func socket(host *flags.Host, do func(*control.Client) error) error {
-	if host.Chosen() {
+	if host.Elsewhere() {
 		return control.ErrNotRunning
 	}
 	return do(control.NewClient(host.DataDir))

@@ -36,7 +36,7 @@ port of this machine to the pod of Berth by the host's API. The kubeconfig then 
 this port until the COMMAND ends. Without a COMMAND, the command runs until you interrupt
 it.
 
-To print another space's kubeconfig without a host, see 'berth kubeconfig'.`,
+To issue kubeconfigs for other users where Berth runs, see 'berth kubeconfig'.`,
 		Example: `  berth space connect solar -- kubectl get namespaces
   berth space connect solar --as-owner alice -- kubectl create namespace production
   berth space connect solar && kubectl get pods
@@ -128,17 +128,17 @@ type target struct {
 }
 
 func (t *target) options(cmd *cobra.Command, space string) (connection.Options, error) {
-	options := connection.Options{Wanted: connection.Wanted{Space: space, Namespace: t.namespace}, Notes: cmd.ErrOrStderr(), LocalFirst: t.host.Local() && !t.host.Chosen()}
+	options := connection.Options{Wanted: connection.Wanted{Space: space, Namespace: t.namespace}, Notes: cmd.ErrOrStderr(), LocalFirst: t.host.Here()}
 	options.OwnerKind, options.Owner = connection.ParseOwner(t.owner)
 	options.Host, options.HostError = t.host.Open(cmd)
-	if !t.host.Chosen() {
+	if !t.host.Elsewhere() {
 		options.Local = localConfig(cmd.Context(), t.host.DataDir, options.Wanted, options.Host)
 	}
 	if options.Local == nil && options.Host == nil {
 		return options, options.HostError
 	}
 	if options.LocalFirst && options.Local == nil {
-		return options, fmt.Errorf("--data-dir=%s has no kubeconfig of space %s; see 'berth kubeconfig' for those that it has", t.host.DataDir, space)
+		return options, fmt.Errorf("--data-dir=%s: has no kubeconfig of space %s; see 'berth kubeconfig' for those that it has", t.host.DataDir, space)
 	}
 	return options, nil
 }

@@ -26,8 +26,8 @@ func newGet(host *flags.Host) *cobra.Command {
 		Long: `List spaces, or those that you name. The columns are those of 'kubectl get spaces':
   READY   True if the space serves requests, or sleeps and would wake for one.
   STATE   Pending, Starting, Running, Stopping, Asleep, Waking, Failed, or Deleting.
-  CPU     CPU that the space uses of its quota.
-  MEMORY  Memory that the space uses of its quota.
+  CPU     What the space uses of its CPU quota.
+  MEMORY  What the space uses of its memory quota.
 With -o wide, there are also columns for the tenant, the isolation, the endpoint, and
 why the space isn't ready.
 

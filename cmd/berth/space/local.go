@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +18,9 @@ import (
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 )
+
+// ownerTTL is how long a kubeconfig for an owner is valid, as in the Secrets of owners.
+const ownerTTL = 2 * time.Hour
 
 // localConfig returns how to get a kubeconfig from the data directory of a Berth on this machine. It returns nil if that has no
 // such space.
@@ -33,9 +37,9 @@ func localConfig(ctx context.Context, dir string, wanted connection.Wanted, host
 		if err != nil {
 			return nil, err
 		}
-		request := kubeconfig.Request{User: owner.Name, Groups: []string{v1alpha1.OwnersGroup}, TTL: kubeconfig.DefaultTTL}
-		if owner.Kind == v1alpha1.GroupKind {
-			request.Groups = append(request.Groups, owner.Name)
+		request := kubeconfig.Request{User: owner.Name, Groups: []string{v1alpha1.OwnersGroup}, TTL: ownerTTL}
+		if owner.Kind == v1alpha1.GroupKind { // the user is some member
+			request.User, request.Groups = "berth:group:"+owner.Name, append(request.Groups, owner.Name)
 		}
 		data, err := kubeconfig.Issue(dir, wanted.Space, request)
 		if err != nil {

@@ -69,7 +69,7 @@ cases, Berth opens the store in its own process, and only with --trust-dedicated
 			err := socket(host, func(client *control.Client) error {
 				return client.Do(cmd.Context(), http.MethodPost, "/snapshots/restore?"+query.Encode(), &result)
 			})
-			if errors.Is(err, control.ErrNotRunning) && as == "" && from != "" && !host.Chosen() {
+			if errors.Is(err, control.ErrNotRunning) && as == "" && from != "" && !host.Elsewhere() {
 				result.Space, result.Snapshot, err = manager.RestoreStopped(cmd.Context(), host.DataDir, args[0], from, trust)
 			}
 			if err != nil {

@@ -105,7 +105,7 @@ func remove(cmd *cobra.Command, host client.Client, tenant *v1alpha1.Tenant, sub
 		}
 	}
 	// A dry run has not stored that the subtree may be deleted, so that the host would refuse to delete it.
-	if change.Sends() && !(mustAllow && change.Dry()) {
+	if change.Sends() && (!mustAllow || !change.Dry()) {
 		err := change.Of(host).Delete(ctx, tenant, client.Preconditions{UID: &tenant.UID})
 		if err != nil && mustAllow {
 			err = errors.Join(err, propagate(context.WithoutCancel(ctx), host, tenant, v1alpha1.RefuseDeletion))
