@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,9 +54,13 @@ func (b *berth) awaitServing(t *testing.T) {
 	})
 }
 
-// launch runs `berth up` on b's directory and does not wait.
+// launch runs `berth up` on b's directory and does not wait. It runs no operator unless args say so: most tests are about the
+// platform alone, and count its spaces.
 func (b *berth) launch(t *testing.T, args ...string) {
 	t.Helper()
+	if !slices.Contains(args, "--operator") {
+		args = append([]string{"--operator=false"}, args...)
+	}
 	b.process = spawnBy(t, b.by, append([]string{"up", "--data-dir", b.dir, "--listen", "127.0.0.1:0"}, args...)...)
 }
 

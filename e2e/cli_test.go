@@ -55,7 +55,7 @@ func TestUpSaysInOneLineWhatStandsInItsWay(t *testing.T) {
 		"a kubeconfig that is missing": {[]string{"up", "--listen", "127.0.0.1:0", "--host-kubeconfig", "/missing"}, []string{"--host-kubeconfig=/missing", "no such file"}},
 		"a kubeconfig that is garbled": {[]string{"up", "--listen", "127.0.0.1:0", "--host-kubeconfig", garbled}, []string{"--host-kubeconfig=" + garbled}},
 		"a reserved name":              {[]string{"up", "--space", "system"}, []string{"--space", "system", "reserved"}},
-		"another reserved name":        {[]string{"up", "--space", "default"}, []string{"--space", "default", "reserved"}},
+		"another reserved name":        {[]string{"up", "--space", "host"}, []string{"--space", "host", "reserved"}},
 		"a name with capitals":         {[]string{"up", "--space", "Team_A"}, []string{"--space", "Team_A", "lower case"}},
 		"a name that leads elsewhere":  {[]string{"up", "--space", "../a"}, []string{"--space", "../a"}},
 		"a name too long":              {[]string{"up", "--space", strings.Repeat("a", 60)}, []string{"--space", "at most 57"}},

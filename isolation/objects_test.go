@@ -243,7 +243,7 @@ func TestSpaceNamesAreChecked(t *testing.T) {
 		"../x":                  {"a path", false},
 		"-a":                    {"begins with a dash", false},
 		"system":                {"reserved (T3)", false},
-		"default":               {"reserved (T3)", false},
+		"default":               {"the space of the default tenant (T3)", true},
 		"host":                  {"its kubeconfig would be the host's", false},
 	}
 	for name, tc := range cases {

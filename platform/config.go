@@ -27,6 +27,9 @@ type Config struct {
 	// MetricsListen is HOST:PORT at which metrics and health are served over plain HTTP. If it is empty, they are not
 	// served there.
 	MetricsListen string
+	// Operator runs the operator, which serves Tenant objects, in this process. If the host is an existing cluster, a Lease makes
+	// sure that one operator works at a time.
+	Operator bool
 
 	// Serving is called once, when requests are served. Started is called once, when all of Spaces have been tried.
 	// Each may be nil.

@@ -73,7 +73,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSpaces,
+		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {

@@ -201,7 +201,7 @@ func TestTheDefinitionAgreesOnNamesWithThePlatform(t *testing.T) {
 	c := hostClient(t)
 	for _, name := range []string{
 		"a", "7", "a-b", "team-a-1", strings.Repeat("n", translate.MaxSpaceName), strings.Repeat("n", translate.MaxSpaceName+1),
-		"system", "default", "host", "hosts", "kube-system", "-a", "a-", "A", "a.b", "a_b", "é",
+		"system", "host", "hosts", "kube-system", "-a", "a-", "A", "a.b", "a_b", "é",
 	} {
 		err := c.Create(t.Context(), &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.DryRunAll)
 		if want := isolation.CheckSpaceName(name); (err == nil) != (want == nil) {

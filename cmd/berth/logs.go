@@ -55,10 +55,12 @@ func (l *logs) close() {
 	_ = l.file.Close()
 }
 
-// logTo creates the data directory and sends the process's log lines to out, as text with key=value pairs or as JSON.
+// logTo creates the data directory, if there is one, and sends the process's log lines to out, as text with key=value pairs or as JSON.
 func logTo(out io.Writer, dir, format string, verbosity int) (klog.Logger, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return klog.Logger{}, fmt.Errorf("make data directory: %w", err)
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return klog.Logger{}, fmt.Errorf("make data directory: %w", err)
+		}
 	}
 	if err := setUpKlog(out, verbosity); err != nil {
 		return klog.Logger{}, err

@@ -30,7 +30,7 @@ prints the error to standard error.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newServe(), newApply(), newCheck(), newSpaces(), newSleep(), newWake(), newDelete(), newSnapshot(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
+	root.AddCommand(newUp(), newServe(), newOperator(), newApply(), newCheck(), newSpaces(), newSleep(), newWake(), newDelete(), newSnapshot(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
 	return root
 }
 

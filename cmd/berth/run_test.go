@@ -36,7 +36,7 @@ func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
 		"no space":                    {[]string{"kubeconfig"}, "accepts 1 arg"},
 		"a reserved name":             {[]string{"up", "--space", "system"}, `--space: space name "system" is reserved`},
 		"a name that is no label":     {[]string{"up", "--space", "../x"}, "--space: "},
-		"serving what is reserved":    {[]string{"serve", "--space", "default"}, `--space: space name "default" is reserved`},
+		"serving what is reserved":    {[]string{"serve", "--space", "host"}, `--space: space name "host" is reserved`},
 		"a port of no scheme":         {[]string{"serve", "--advertise", "berth:7443"}, "--advertise=berth:7443: must be https://HOST or https://HOST:PORT"},
 		"a path below the port":       {[]string{"serve", "--advertise", "https://berth/x"}, "--advertise=https://berth/x: must be https://HOST or https://HOST:PORT"},
 		"a plain port":                {[]string{"serve", "--advertise", "http://berth"}, "--advertise=http://berth: must be https://HOST or https://HOST:PORT"},
@@ -44,7 +44,7 @@ func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
 		"secrets in no namespace":     {[]string{"serve", "--kubeconfig-secrets", "a/b"}, "--kubeconfig-secrets=a/b: must be the name of a namespace: "},
 		"a log of no format":          {[]string{"serve", "--log-format", "xml"}, "--log-format=xml: must be text or json"},
 		"a host that is nowhere":      {[]string{"serve"}, "--host-kubeconfig: name a cluster, as this is no pod of one: "},
-		"no file to check":            {[]string{"check"}, "requires at least 1 arg"},
+		"no file to check":            {[]string{"check"}, "nothing to check"},
 		"an output that is not there": {[]string{"version", "-o", "xml"}, "--output=xml: must be json or yaml"},
 	}
 	for name, test := range tests {

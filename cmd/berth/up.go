@@ -29,6 +29,11 @@ Spaces:
   If you remove a space from these flags or from the file, its object remains until you
   delete it.
 
+Tenants:
+  A Tenant object on the host has owners and spaces, and others may be below it. The
+  operator in this process creates the space of each tenant's name. It creates the
+  tenant "default", too. With --operator=false, Berth serves Space objects only.
+
 Host:
   By default, the host is an embedded Kubernetes control plane with simulated nodes:
   pods are scheduled and report as running, but no container starts. With
@@ -83,6 +88,7 @@ Dedicated spaces:
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:7443", "HOST:PORT on which the API servers of all spaces listen with TLS; kubeconfigs contain HOST")
 	cmd.Flags().StringSliceVar(&o.spaces, "space", []string{"demo"}, "names of spaces to create if they don't exist, in addition to those of --config and of the host")
 	cmd.Flags().StringVar(&o.Host.Kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster (default: an embedded control plane with simulated nodes)")
+	cmd.Flags().BoolVar(&o.Operator, "operator", true, "serve Tenant objects: run the operator in this process")
 	cmd.Flags().IntVar(&o.Host.Nodes, "nodes", 3, "number of simulated nodes of the embedded host")
 	cmd.Flags().IntVarP(&o.verbosity, "verbosity", "v", 0, "log level of DATA-DIR/berth.log, 0 to 10")
 	return cmd

@@ -57,6 +57,16 @@ func (t *Tree) Set(name string, tenant Tenant) {
 	t.connect(t.below(name))
 }
 
+// Get returns a tenant, and whether it is in the tree.
+func (t *Tree) Get(name string) (Tenant, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if one := t.known[name]; one != nil {
+		return one.Tenant, true
+	}
+	return Tenant{}, false
+}
+
 // Remove forgets a tenant. Those below it, if there are any, have no ancestors above it any more.
 func (t *Tree) Remove(name string) {
 	t.mu.Lock()

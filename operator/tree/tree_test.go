@@ -84,6 +84,9 @@ func TestTheTreeIsWhatASearchFinds(t *testing.T) {
 			},
 			"": func(*rapid.T) {
 				for name := range m {
+					if got, known := tree.Get(name); !known || got != m[name] {
+						t.Fatalf("%s is %v, %v, want %v", name, got, known, m[name])
+					}
 					equal("ancestors", name, tree.Ancestors(name), m.ancestors(name))
 					equal("bequeathers", name, tree.Bequeathers(name), m.bequeathers(name))
 					equal("descendants", name, tree.Descendants(name), m.those(m.ancestors, name))

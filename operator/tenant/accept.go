@@ -1,0 +1,107 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/operator/tree"
+)
+
+// defaultTreeDepth is that of the definition of BerthConfiguration.
+const defaultTreeDepth = 8
+
+// accept puts the tenant where its spec says, if the tree allows it (H1, H4). A change that the tree refuses leaves the tenant in
+// the tree as it was.
+func (one *run) accept(ctx context.Context) error {
+	one.mu.Lock()
+	refused, err := one.enter(ctx, one.tenant, int(ptr.Deref(one.config.Spec.MaxTreeDepth, defaultTreeDepth)), map[string]bool{})
+	one.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if refused != nil {
+		return one.fail(v1alpha1.ReasonInvalidParent, refused.Error())
+	}
+	return nil
+}
+
+// enter puts a tenant in the tree, after those above it that are not there yet: they may come in any order. It returns why the tree
+// refuses it.
+func (r *reconciler) enter(ctx context.Context, tenant *v1alpha1.Tenant, depth int, seen map[string]bool) (refused, err error) {
+	seen[tenant.Name] = true
+	if parent := tenant.Spec.Parent; parent != "" && !seen[parent] {
+		if _, known := r.tree.Get(parent); !known {
+			above := &v1alpha1.Tenant{}
+			switch err := r.client.Get(ctx, client.ObjectKey{Name: parent}, above); {
+			case err == nil:
+				if _, err := r.enter(ctx, above, depth, seen); err != nil { // if it is refused, this one has no parent
+					return nil, err
+				}
+			case !apierrors.IsNotFound(err):
+				return nil, fmt.Errorf("read tenant %s: %w", parent, err)
+			}
+		}
+	}
+	want := place(tenant)
+	if err := r.tree.Check(tenant.Name, want, depth); err != nil {
+		return err, nil
+	}
+	if have, known := r.tree.Get(tenant.Name); !known || have != want {
+		r.tree.Set(tenant.Name, want)
+		r.enqueue(r.tree.Descendants(tenant.Name)...) // their rights, and their labels
+		r.enqueue(r.childNames(ctx, tenant.Name)...)  // they may have waited for this one
+	}
+	return nil, nil
+}
+
+// forget removes a tenant that is gone.
+func (r *reconciler) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tree.Remove(name)
+}
+
+// load fills the tree with the tenants that were in it before the process started. The labels of a tenant tell that it was.
+func (r *reconciler) load(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loaded {
+		return nil
+	}
+	list := &v1alpha1.TenantList{}
+	if err := r.client.List(ctx, list); err != nil {
+		return fmt.Errorf("list tenants: %w", err)
+	}
+	var refused []*v1alpha1.Tenant
+	for i := range list.Items {
+		tenant := &list.Items[i]
+		if tenant.Spec.Parent != "" && tenant.Labels[v1alpha1.LabelTreePrefix+tenant.Spec.Parent] != "1" {
+			continue
+		}
+		r.tree.Set(tenant.Name, place(tenant))
+		if ready := readyCondition(tenant); ready != nil && ready.Reason == v1alpha1.ReasonInvalidParent {
+			refused = append(refused, tenant)
+		}
+	}
+	for _, tenant := range refused { // a change of private may have been refused
+		was := place(tenant)
+		was.Private = !was.Private
+		if r.tree.Check(tenant.Name, place(tenant), len(list.Items)) != nil && r.tree.Check(tenant.Name, was, len(list.Items)) == nil {
+			r.tree.Set(tenant.Name, was)
+		}
+	}
+	r.loaded = true
+	return nil
+}
+
+func place(tenant *v1alpha1.Tenant) tree.Tenant {
+	return tree.Tenant{Parent: tenant.Spec.Parent, Private: ptr.Deref(tenant.Spec.Private, false)}
+}

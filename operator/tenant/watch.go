@@ -1,0 +1,95 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/operator/owners"
+)
+
+// tenantEvents enqueues a tenant that changed, its heirs if its rights changed, and those that count it or depend on it in the tree.
+func (r *reconciler) tenantEvents() handler.EventHandler {
+	around := func(ctx context.Context, tenant client.Object, q queue) {
+		one := tenant.(*v1alpha1.Tenant)
+		add(q, one.Name, one.Spec.Parent)
+		add(q, r.childNames(ctx, one.Name)...)
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { around(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { around(ctx, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*v1alpha1.Tenant), e.ObjectNew.(*v1alpha1.Tenant)
+			add(q, after.Name)
+			if !equality.Semantic.DeepEqual(rightsOf(before), rightsOf(after)) {
+				add(q, r.tree.Heirs(after.Name)...)
+			}
+			if !equality.Semantic.DeepEqual(before.Status.Subtree, after.Status.Subtree) {
+				add(q, after.Spec.Parent)
+			}
+		},
+	}
+}
+
+// rightsOf are the fields of a tenant that its heirs inherit.
+func rightsOf(t *v1alpha1.Tenant) []any {
+	return []any{t.Spec.Owners, t.Spec.Permissions, t.Spec.AdditionalRoleBindings}
+}
+
+// spaceEvents enqueues the tenant of a space, and the tenant of the space's name, which may wait for that name.
+func (r *reconciler) spaceEvents() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []request {
+		space := o.(*v1alpha1.Space)
+		return requests(space.Spec.TenantName, space.Name)
+	})
+}
+
+// ownerEvents enqueues the tenants that select a TenantOwner, and their heirs.
+func (r *reconciler) ownerEvents() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) (all []request) {
+		list := &v1alpha1.TenantList{}
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil // the cache of a manager that ends
+		}
+		for i := range list.Items {
+			if name := list.Items[i].Name; owners.Selects(&list.Items[i], labels.Set(o.GetLabels())) {
+				all = append(append(all, requests(name)...), requests(r.tree.Heirs(name)...)...)
+			}
+		}
+		return all
+	})
+}
+
+// configurationEvents enqueues all tenants.
+func (r *reconciler) configurationEvents() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (all []request) {
+		list := &v1alpha1.TenantList{}
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil // the cache of a manager that ends
+		}
+		for i := range list.Items {
+			all = append(all, requests(list.Items[i].Name)...)
+		}
+		return all
+	})
+}
+
+// childNames returns the names of the tenants directly below one.
+func (r *reconciler) childNames(ctx context.Context, name string) (names []string) {
+	list := &v1alpha1.TenantList{}
+	if err := r.client.List(ctx, list, client.MatchingFields{parentField: name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache of a manager that ends
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}

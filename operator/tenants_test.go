@@ -1,0 +1,47 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// T1, T3, T4: a tenant gets a space of its name. The configuration, the tenant of the host, which has no space, and the default
+// tenant are there from the start.
+func TestATenantGetsASpace(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	e.reason(v1alpha1.SystemTenant, v1alpha1.ReasonActive)
+	e.reason(v1alpha1.DefaultTenant, v1alpha1.ReasonSpacesNotReady)
+	e.spaceIs(v1alpha1.DefaultTenant, "belongs to its tenant", func(s *v1alpha1.Space) bool { return s.Spec.TenantName == v1alpha1.DefaultTenant })
+
+	e.create(tenant("solar", ownedBy("alice"), func(s *v1alpha1.TenantSpec) {
+		s.Space = v1alpha1.TenantSpace{Isolation: v1alpha1.Dedicated, PlatformName: "other", DeletionPolicy: v1alpha1.DeletionRetain}
+	}))
+	space := e.spaceIs("solar", "has owners", func(s *v1alpha1.Space) bool { return len(s.Spec.Access.Owners) == 1 })
+	want := v1alpha1.SpaceSpec{
+		TenantName: "solar", PlatformName: "other", Isolation: v1alpha1.Dedicated, DeletionPolicy: v1alpha1.DeletionRetain,
+		Access: v1alpha1.Access{
+			Owners:       []v1alpha1.Owner{{Kind: v1alpha1.UserKind, Name: "alice", ClusterRoles: []string{"admin", "berth-namespace-deleter"}}},
+			OwnerProfile: v1alpha1.SpaceAdmin, OwnerScope: v1alpha1.OwnerScope{Groups: []string{v1alpha1.OwnersGroup}},
+			ServiceAccountPromotion: v1alpha1.Disabled,
+		},
+	}
+	if diff := cmp.Diff(want, space.Spec); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if space.Labels[v1alpha1.LabelTenant] != "solar" {
+		t.Errorf("the labels are %v", space.Labels)
+	}
+	e.serve("solar", nil)
+	solar := e.reason("solar", v1alpha1.ReasonActive)
+	if solar.Status.State != v1alpha1.TenantActive || ptr.Deref(solar.Status.Size, -1) != 0 || solar.Status.Summary.Spaces != "1/1" {
+		t.Errorf("the status is %+v", solar.Status)
+	}
+}
