@@ -44,7 +44,7 @@ func TestCommandLinesThatMeanNothingAreRefused(t *testing.T) {
 		"secrets in no namespace":     {[]string{"serve", "--kubeconfig-secrets", "a/b"}, "--kubeconfig-secrets=a/b: must be the name of a namespace: "},
 		"a log of no format":          {[]string{"serve", "--log-format", "xml"}, "--log-format=xml: must be text or json"},
 		"a host that is nowhere":      {[]string{"serve"}, "--host-kubeconfig: name a cluster, as this is no pod of one: "},
-		"no file to check":            {[]string{"check"}, "requires at least 1 arg"},
+		"no file to check":            {[]string{"check"}, "nothing to check"},
 		"an output that is not there": {[]string{"version", "-o", "xml"}, "--output=xml: must be json or yaml"},
 	}
 	for name, test := range tests {

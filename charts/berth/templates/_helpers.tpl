@@ -69,6 +69,20 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
+{{/* The host in that URL. */}}
+{{- define "berth.host" -}}
+{{- (urlParse (include "berth.advertise" .)).hostname }}
+{{- end }}
+
+{{/* The Secret with the certificate of the API endpoint, empty if Berth issues it by its own CA. */}}
+{{- define "berth.tlsSecret" -}}
+{{- if .Values.tls.secretName }}
+{{- .Values.tls.secretName }}
+{{- else if .Values.tls.certManager.enabled }}
+{{- printf "%s-tls" (include "berth.fullname" .) }}
+{{- end }}
+{{- end }}
+
 {{/* The name of what is the operator's in the release's namespace. */}}
 {{- define "berth.operator" -}}
 {{- printf "%s-operator" (include "berth.fullname" .) }}
@@ -96,7 +110,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* The objects of the values `configuration` and `tenants`, for `berth apply`. Helm itself can't install them with their definitions. */}}
 {{- define "berth.objects" -}}
-{{- $configuration := deepCopy .Values.configuration }}
+{{- $configuration := deepCopy (default dict .Values.configuration) }}
 {{- if ne .Values.platformName "berth" }}
 {{- $configuration = merge $configuration (dict "tenantDefaults" (dict "platformName" .Values.platformName)) }}
 {{- end }}
@@ -161,6 +175,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "release name %s: a Service can't have a dot in its name; choose another" .Release.Name) }}
+{{- end }}
+{{- if and (or .Values.ingress.enabled .Values.tlsRoute.enabled) (not .Values.advertise) }}
+{{- fail "ingress.enabled, tlsRoute.enabled: set advertise to the URL by which tenants reach the host name" }}
+{{- end }}
+{{- if and .Values.tlsRoute.enabled (not .Values.tlsRoute.parentRefs) }}
+{{- fail "tlsRoute.parentRefs: name the Gateway that the route attaches to" }}
+{{- end }}
+{{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) }}
+{{- fail "tls.certManager.issuerRef.name: name the issuer" }}
 {{- end }}
 {{- if and (or .Values.tenants .Values.configuration) (not .Values.operator.enabled) }}
 {{- fail "tenants, configuration: the operator applies them; set operator.enabled, or set them in the release that has it" }}
