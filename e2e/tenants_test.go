@@ -77,13 +77,13 @@ func TestTenantsAreATree(t *testing.T) {
 	b := start(t, "--operator", "--space", "other")
 	host := b.host(t)
 	for _, tenant := range [][2]string{
-		{"a", "{owners: [{kind: User, name: alice}], ownerProfile: NamespaceAdmin}"}, {"b", "{parent: a, owners: [{kind: User, name: bob}]}"},
-		{"c", "{parent: a, private: true}"}, {"d", "{parent: b}"},
+		{"tree-a", "{owners: [{kind: User, name: alice}], ownerProfile: NamespaceAdmin}"}, {"tree-b", "{parent: tree-a, owners: [{kind: User, name: bob}]}"},
+		{"tree-c", "{parent: tree-a, private: true}"}, {"tree-d", "{parent: tree-b}"},
 	} {
 		host.apply(t, tenantObject(tenant[0], tenant[1]))
 		awaitTenant(t, host, tenant[0])
 	}
-	for ancestor, want := range map[string]string{"a": "b c d", "b": "d", "c": "", "d": ""} { // the table of seed KS
+	for ancestor, want := range map[string]string{"tree-a": "tree-b tree-c tree-d", "tree-b": "tree-d", "tree-c": "", "tree-d": ""} { // the table of seed KS
 		eventually(t, func() error {
 			return expect("below "+ancestor, host.kubectl(t, "get", "tenants", "-l", "tree.berth.dev/"+ancestor, "-o", "jsonpath={.items[*].metadata.name}"), want)
 		})
@@ -94,20 +94,20 @@ func TestTenantsAreATree(t *testing.T) {
 	owners := func(tenant string) string {
 		return host.kubectl(t, "get", "tenant", tenant, "-o", `jsonpath={range .status.owners[*]}{.name}{"<"}{.inheritedFrom}{" "}{end}`)
 	}
-	for tenant, want := range map[string]string{"a": "alice< ", "b": "alice<a bob< ", "c": "", "d": "alice<a bob<b "} {
+	for tenant, want := range map[string]string{"tree-a": "alice< ", "tree-b": "alice<tree-a bob< ", "tree-c": "", "tree-d": "alice<tree-a bob<tree-b "} {
 		eventually(t, func() error { return expect("the owners of "+tenant, owners(tenant), want) })
 	}
-	d := &capsule{host: host, space: b.space(t, "d")}
+	d := &capsule{host: host, space: b.space(t, "tree-d")}
 	d.can(t, alice, "create namespaces", "yes")
-	c := &capsule{host: host, space: b.space(t, "c")}
+	c := &capsule{host: host, space: b.space(t, "tree-c")}
 	c.can(t, alice, "create namespaces", "no")
-	host.kubectl(t, "patch", "tenant", "a", "--type=merge", "-p", `{"spec":{"owners":[{"kind":"User","name":"anna"}]}}`)
+	host.kubectl(t, "patch", "tenant", "tree-a", "--type=merge", "-p", `{"spec":{"owners":[{"kind":"User","name":"anna"}]}}`)
 	d.can(t, alice, "create namespaces", "no")
 	d.can(t, "--as anna --as-group berth.dev", "create namespaces", "yes")
 
 	for name, tc := range map[string]struct{ spec, says string }{
-		"e": {"{parent: b, private: true}", "neither private nor a root"},
-		"f": {"{parent: nobody}", "there is no tenant"},
+		"tree-e": {"{parent: tree-b, private: true}", "neither private nor a root"},
+		"tree-f": {"{parent: nobody}", "there is no tenant"},
 	} {
 		host.apply(t, tenantObject(name, tc.spec))
 		eventually(t, func() error {
@@ -122,18 +122,18 @@ func TestTenantsAreATree(t *testing.T) {
 		}
 		host.kubectl(t, "delete", "tenant", name, "--timeout=60s")
 	}
-	if out, err := host.tryKubectl(t, "", "patch", "tenant", "d", "--type=merge", "-p", `{"spec":{"parent":"c"}}`); err == nil || !strings.Contains(out, "can't be changed") {
+	if out, err := host.tryKubectl(t, "", "patch", "tenant", "tree-d", "--type=merge", "-p", `{"spec":{"parent":"tree-c"}}`); err == nil || !strings.Contains(out, "can't be changed") {
 		t.Errorf("a tenant has another parent: %s", out)
 	}
-	if out, err := host.tryKubectl(t, "", "delete", "tenant", "a", "--wait=false"); err == nil || !strings.Contains(out, "Subtree") {
+	if out, err := host.tryKubectl(t, "", "delete", "tenant", "tree-a", "--wait=false"); err == nil || !strings.Contains(out, "Subtree") {
 		t.Errorf("a tenant with children is deleted without consent: %s", out)
 	}
-	host.kubectl(t, "patch", "tenant", "a", "--type=merge", "-p", `{"spec":{"deletionPropagation":"Subtree"}}`)
-	host.kubectl(t, "delete", "tenant", "a", "--timeout=120s")
+	host.kubectl(t, "patch", "tenant", "tree-a", "--type=merge", "-p", `{"spec":{"deletionPropagation":"Subtree"}}`)
+	host.kubectl(t, "delete", "tenant", "tree-a", "--timeout=120s")
 	eventually(t, func() error {
 		return expect("what is left", host.kubectl(t, "get", "tenants,spaces", "-o", "jsonpath={.items[*].metadata.name}"), "default system default other")
 	})
-	for _, name := range []string{"a", "b", "c", "d"} {
+	for _, name := range []string{"tree-a", "tree-b", "tree-c", "tree-d"} {
 		if left := traces(t, host, b.dir, name); len(left) > 0 {
 			t.Errorf("%s has left %q", name, left)
 		}

@@ -26,6 +26,9 @@ import (
 // fieldOwner is the field manager of the operator.
 const fieldOwner = client.FieldOwner("berth-operator")
 
+// annotationFirst on the BerthConfiguration names the Publication that the operator has created besides it.
+const annotationFirst = "berth.dev/first-publication"
+
 // Defaults creates them.
 type Defaults struct {
 	// PlatformName is the name of the platform of new spaces, if the operator creates the configuration.
@@ -58,10 +61,10 @@ func (d Defaults) create(ctx context.Context, c client.Client) error {
 	if d.PlatformName != v1alpha1.DefaultPlatformName {
 		config.Spec.TenantDefaults.PlatformName = d.PlatformName
 	}
-	if err := firstPublication(ctx, c); err != nil {
+	if err := ensure(ctx, c, config); err != nil {
 		return err
 	}
-	if err := ensure(ctx, c, config); err != nil {
+	if err := firstPublication(ctx, c, config); err != nil {
 		return err
 	}
 	names := []string{v1alpha1.SystemTenant}
@@ -75,18 +78,21 @@ func (d Defaults) create(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// firstPublication creates the Publication that a host begins with, before it creates the configuration: if that exists, an admin may
-// have deleted the Publication.
-func firstPublication(ctx context.Context, c client.Client) error {
-	err := c.Get(ctx, client.ObjectKey{Name: v1alpha1.ConfigurationName}, &v1alpha1.BerthConfiguration{})
-	if err == nil {
+// firstPublication creates the Publication that a host begins with, once: an admin may delete it. An annotation of the configuration
+// tells that it was created, whoever created the configuration.
+func firstPublication(ctx context.Context, c client.Client, config *v1alpha1.BerthConfiguration) error {
+	if config.Annotations[annotationFirst] != "" || config.UID == "" { // its event comes if it has just been created by somebody else
 		return nil
 	}
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read BerthConfiguration %s: %w", v1alpha1.ConfigurationName, err)
-	}
-	if err := ensure(ctx, c, publication.Default()); err != nil && !apierrors.IsForbidden(err) { // the operator may lack that right
+	if err := ensure(ctx, c, publication.Default()); apierrors.IsForbidden(err) { // the operator may lack that right
+		return nil
+	} else if err != nil {
 		return err
+	}
+	marked := config.DeepCopy()
+	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, annotationFirst, publication.DefaultName)
+	if err := c.Patch(ctx, marked, client.MergeFrom(config), fieldOwner); err != nil {
+		return fmt.Errorf("mark BerthConfiguration %s: %w", config.Name, err)
 	}
 	return nil
 }
