@@ -16,6 +16,7 @@ import (
 func TestBerthUpServesTenants(t *testing.T) {
 	b := start(t, "--operator")
 	host := b.host(t)
+	host.kubectl(t, "wait", "--for=create", "tenant/system", "space/default", "--timeout=90s")
 	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/system", "tenant/default", "space/default", "--timeout=90s")
 	if owner := host.kubectl(t, "get", "space", "default", "-o", "jsonpath={.spec.tenantName}"); owner != "default" {
 		t.Errorf("the space default belongs to %q", owner)
@@ -42,7 +43,7 @@ spec:
   quota:
     pods: "20"
 `)
-	host.kubectl(t, "wait", "--for=condition=Ready", "tnt/solar", "--timeout=90s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/solar", "--timeout=90s")
 	fields := strings.Fields(strings.Split(host.kubectl(t, "get", "tnt", "solar", "--no-headers"), "\n")[0])
 	if len(fields) < 4 || strings.Join(fields[:4], " ") != "solar Active 1/1 0" {
 		t.Errorf("kubectl get prints %q", fields)
