@@ -50,7 +50,7 @@ func TestSourceThatIsNilHoldsTheEmptyState(t *testing.T) {
 	}
 }
 
-func TestSourceLosesNoChangeToConcurrentWatchers(t *testing.T) {
+func TestSourceLosesNoChangeToConcurrentWatchers(_ *testing.T) {
 	source, last := &access.Source{}, &access.State{Space: "last"}
 	var watchers sync.WaitGroup
 	for range 8 {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -36,6 +37,7 @@ func config(t *testing.T, name string) vcluster.Config {
 		Endpoint:    "https://berth.example:7443/spaces/" + name,
 		ServingCA:   serving.PEM(),
 		Controllers: vcluster.SpaceControllers(),
+		Access:      &access.Source{},
 	}
 }
 

@@ -93,9 +93,9 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 }
 
 var (
-	namespaces      = schema.GroupResource{Resource: "namespaces"}                                       //nolint:gochecknoglobals // constant
-	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}                                  //nolint:gochecknoglobals // constant
-	roleBindings    = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"} //nolint:gochecknoglobals // constant
+	namespaces      = schema.GroupResource{Resource: "namespaces"}
+	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}
+	roleBindings    = schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}
 )
 
 // metadataOf returns the metadata of an object, or nil.

@@ -5,6 +5,7 @@ package tenancy_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -458,4 +459,26 @@ func TestAWakeRepairsWhatWasChanged(t *testing.T) {
 			t.Errorf("%s was written again: version %s, then %s", name, version, after[name])
 		}
 	}
+}
+
+// L3: what enforces a state ends with the control plane, also in the middle of its work.
+func TestNothingOutlivesTheControlPlane(t *testing.T) {
+	state := full()
+	state.Published = []access.Published{publish(v1alpha1.EveryNamespace, map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}})}
+	e := startEnv(t, state)
+	if err := createNamespace(t, e.admin(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	watchConfigMaps(t, e.user("alice", v1alpha1.OwnersGroup))
+	e.stop()
+	eventually(t, func() error {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		for _, part := range []string{"berth/vcluster/tenancy.(", "berth/vcluster/tenancy/keeper."} {
+			if at := strings.Index(string(stacks), part); at >= 0 {
+				return fmt.Errorf("a goroutine is left: %s", stacks[at:min(len(stacks), at+500)])
+			}
+		}
+		return nil
+	})
 }

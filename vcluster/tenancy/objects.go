@@ -23,7 +23,7 @@ func changesOnlyStatus(a admission.Attributes) bool {
 	if a.GetOperation() != admission.Update {
 		return false
 	}
-	object, old := comparable(a.GetObject()), comparable(a.GetOldObject())
+	object, old := unversioned(a.GetObject()), unversioned(a.GetOldObject())
 	if object == nil || old == nil {
 		return false
 	}
@@ -38,8 +38,8 @@ func changesOnlyStatus(a admission.Attributes) bool {
 	return equality.Semantic.DeepEqual(object, old)
 }
 
-// comparable returns a copy of an object without what changes with each update.
-func comparable(o runtime.Object) runtime.Object {
+// unversioned returns a copy of an object without what changes with each update.
+func unversioned(o runtime.Object) runtime.Object {
 	if o == nil {
 		return nil
 	}

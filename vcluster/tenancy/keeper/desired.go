@@ -27,7 +27,6 @@ type key struct {
 	namespace, name string
 }
 
-//nolint:gochecknoglobals // constants
 var (
 	bindings        = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}
 	clusterRoles    = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}

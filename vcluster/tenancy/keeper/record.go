@@ -21,7 +21,6 @@ import (
 // published is found and deleted that is no longer part of the state when the space wakes.
 const recordName = "berth-kept"
 
-//nolint:gochecknoglobals // a constant
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 const recordKey = "resources"
