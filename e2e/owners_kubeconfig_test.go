@@ -86,6 +86,18 @@ func TestOwnersHaveKubeconfigsInSecrets(t *testing.T) {
 		t.Errorf("the Secret is called %s", name)
 	}
 
+	var many []string
+	for i := range 66 {
+		many = append(many, fmt.Sprintf("{kind: User, name: user-%02d}", i))
+	}
+	ownersAre(t, host, "owned", strings.Join(many, ", "))
+	eventually(t, func() error {
+		return expect("the owners with a Secret", len(ownerSecrets(t, host, "owners", "owned")), 64)
+	})
+	if out := host.kubectl(t, "get", "events", "--field-selector", "involvedObject.name=owned,reason=OwnersLimited"); !strings.Contains(out, "2 owners have no kubeconfig in a Secret") {
+		t.Errorf("that some have none is not told: %s", out)
+	}
+
 	b.command(t, "sleep", "owned")
 	ownersAre(t, host, "owned", "{kind: Group, name: devs}, {kind: User, name: bob}")
 	awaitOwnerSecrets(t, host, "owners", "owned", "Group devs", "User bob")
