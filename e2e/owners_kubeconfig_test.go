@@ -86,6 +86,18 @@ func TestOwnersHaveKubeconfigsInSecrets(t *testing.T) {
 		t.Errorf("the Secret is called %s", name)
 	}
 
+	var many []string
+	for i := range 66 {
+		many = append(many, fmt.Sprintf("{kind: User, name: user-%02d}", i))
+	}
+	ownersAre(t, host, "owned", strings.Join(many, ", "))
+	eventually(t, func() error {
+		return expect("the owners with a Secret", len(ownerSecrets(t, host, "owners", "owned")), 64)
+	})
+	if out := host.kubectl(t, "get", "events", "--field-selector", "involvedObject.name=owned,reason=OwnersLimited"); !strings.Contains(out, "2 owners have no kubeconfig in a Secret") {
+		t.Errorf("that some have none is not told: %s", out)
+	}
+
 	b.command(t, "sleep", "owned")
 	ownersAre(t, host, "owned", "{kind: Group, name: devs}, {kind: User, name: bob}")
 	awaitOwnerSecrets(t, host, "owners", "owned", "Group devs", "User bob")
@@ -98,6 +110,14 @@ func TestOwnersHaveKubeconfigsInSecrets(t *testing.T) {
 	serve()
 	awaitOwnerSecrets(t, host, "owners", "owned", "User carol")
 
+	before := ownerSecrets(t, host, "owners", "owned")["User carol"]
+	b.command(t, "rotate", "owned", "--ca")
+	await(t, host.CoreV1().Secrets("owners").Get, before.Name, func(s *corev1.Secret) error {
+		if string(s.Data["value"]) == string(before.Data["value"]) {
+			return errors.New("the Secret has the certificate of the CA of before")
+		}
+		return nil
+	})
 	host.kubectl(t, "delete", "space", "owned", "--wait", "--timeout=120s")
 	if left := ownerSecrets(t, host, "owners", "owned"); len(left) > 0 {
 		t.Errorf("the space has left %v", left)

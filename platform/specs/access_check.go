@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -72,7 +72,7 @@ func checkSubject(subject v1alpha1.Subject, at *field.Path) (errs field.ErrorLis
 }
 
 func checkRole(name string, at *field.Path) (errs field.ErrorList) {
-	for _, problem := range path.IsValidPathSegmentName(name) {
+	for _, problem := range content.IsPathSegmentName(name) {
 		errs = append(errs, field.Invalid(at, name, "must be the name of a ClusterRole: "+problem))
 	}
 	if name == "" {
