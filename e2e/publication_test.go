@@ -192,6 +192,16 @@ func TestPublishedObjectsReachSpaces(t *testing.T) {
 		})
 	})
 
+	t.Run("in a space with a process of its own", func(t *testing.T) {
+		host.apply(t, spaceObject("solar-alone", "{tenantName: solar, isolation: Dedicated}"))
+		awaitReady(t, host, "solar-alone", "True")
+		alone := b.space(t, "solar-alone")
+		alone.published(t, "1", "configmap", "everywhere", "-n", "default", "-o", "jsonpath={.data.version}")
+		alone.published(t, "70 solar solar-alone", "resourcequota", "quota", "-n", "default", "-o", `jsonpath={.spec.hard.count/configmaps} {.metadata.labels.tenant} {.metadata.labels.space}`)
+		alone.refusedAsPublished(t, "every", "delete", "configmap", "everywhere")
+		host.kubectl(t, "delete", "space", "solar-alone")
+	})
+
 	t.Run("in a space that sleeps", func(t *testing.T) {
 		b.command(t, "sleep", "wind")
 		b.awaitState(t, "wind", "Asleep")
