@@ -6,6 +6,7 @@ package access
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -95,13 +96,17 @@ func (s *Source) Watch() (*State, <-chan struct{}) {
 	return s.state, s.changed
 }
 
-// Set replaces the state. The caller must not change it afterwards. Nil stands for the state of a space that enforces nothing.
+// Set replaces the state, unless it says the same. The caller must not change it afterwards. Nil stands for the state of a space that
+// enforces nothing.
 func (s *Source) Set(state *State) {
 	if state == nil {
 		state = &State{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.state != nil && equality.Semantic.DeepEqual(s.state, state) {
+		return
+	}
 	s.state, s.rules = state, nil
 	if s.changed != nil {
 		close(s.changed)

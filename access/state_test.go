@@ -4,6 +4,7 @@
 package access_test
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 
@@ -27,7 +28,15 @@ func TestSourceHoldsTheLatestStateAndReportsEachChange(t *testing.T) {
 	if got := source.Get(); got != next {
 		t.Errorf("it holds %+v, want %+v", got, next)
 	}
+	_, changed = source.Watch()
+	source.Set(&access.State{Space: "blue", Tenant: "solar"})
+	select {
+	case <-changed:
+		t.Error("a state that says the same is reported as a change")
+	default:
+	}
 	source.Set(nil)
+	<-changed
 	if got := source.Get(); got == nil || got.Space != "" {
 		t.Errorf("it holds %+v after Set(nil), want the empty state", got)
 	}
@@ -51,8 +60,8 @@ func TestSourceLosesNoChangeToConcurrentWatchers(t *testing.T) {
 			}
 		})
 	}
-	for range 100 {
-		source.Set(&access.State{})
+	for i := range 100 {
+		source.Set(&access.State{Space: strconv.Itoa(i)})
 	}
 	source.Set(last)
 	watchers.Wait()

@@ -76,6 +76,10 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return p.checkParent(ctx, a) // also of the controller that scales what a user tells it to
 	}
 	if inside.Is(ctx) {
+		// A webhook or policy of a user may have changed what a controller writes.
+		if isPromotion(a) {
+			return admission.NewForbidden(a, errors.New(promotionField+": controllers don't promote ServiceAccounts; let an owner set the label"))
+		}
 		return nil
 	}
 	for _, check := range []func(context.Context, admission.Attributes) error{
@@ -176,24 +180,29 @@ func (p *Plugin) checkQuota(_ context.Context, a admission.Attributes) error {
 	return rules.CheckQuota(a.GetName(), int64(len(all)))
 }
 
+const promotionField = "metadata.labels[" + v1alpha1.LabelPromote + "]"
+
+// isPromotion reports whether a request makes a ServiceAccount an owner.
+func isPromotion(a admission.Attributes) bool {
+	if a.GetResource().GroupResource() != serviceAccounts || a.GetOperation() == admission.Delete {
+		return false
+	}
+	object, old := metadataOf(a.GetObject()), metadataOf(a.GetOldObject())
+	if object == nil || object.GetLabels()[v1alpha1.LabelPromote] != promote {
+		return false
+	}
+	return old == nil || a.GetOperation() != admission.Update || old.GetLabels()[v1alpha1.LabelPromote] != promote
+}
+
 // checkPromotion lets only owners make a ServiceAccount an owner (O5). Everybody who may change it may end that.
 func (p *Plugin) checkPromotion(_ context.Context, a admission.Attributes) error {
-	if a.GetResource().GroupResource() != serviceAccounts || a.GetOperation() == admission.Delete {
+	switch {
+	case !isPromotion(a):
 		return nil
-	}
-	object := metadataOf(a.GetObject())
-	if object == nil || object.GetLabels()[v1alpha1.LabelPromote] != promote {
-		return nil
-	}
-	if old := metadataOf(a.GetOldObject()); old != nil && a.GetOperation() == admission.Update && old.GetLabels()[v1alpha1.LabelPromote] == promote {
-		return nil
-	}
-	field := fmt.Sprintf("metadata.labels[%s]", v1alpha1.LabelPromote)
-	if !p.source.Rules().Promotes() {
-		return errors.New(field + ": ServiceAccounts can't be promoted in this space; ask the administrator of the platform to enable serviceAccountPromotion, or remove the label")
-	}
-	if !p.mayPromote(a.GetUserInfo()) {
-		return errors.New(field + ": only owners of the tenant can promote a ServiceAccount; ask one of them, or remove the label")
+	case !p.source.Rules().Promotes():
+		return errors.New(promotionField + ": ServiceAccounts can't be promoted in this space; ask the administrator of the platform to enable serviceAccountPromotion, or remove the label")
+	case !p.mayPromote(a.GetUserInfo()):
+		return errors.New(promotionField + ": only owners of the tenant can promote a ServiceAccount; ask one of them, or remove the label")
 	}
 	return nil
 }

@@ -15,12 +15,15 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/access"
@@ -96,10 +99,16 @@ func (e *env) start(serving *pki.CA) {
 	}
 	e.t.Cleanup(e.stop)
 	eventually(e.t, func() error { // a new space gathers the rules of its roles
-		for _, name := range []string{"admin", "view"} {
-			role, err := client(e.t, e.plane.Loopback()).RbacV1().ClusterRoles().Get(e.t.Context(), name, metav1.GetOptions{})
-			if err != nil || len(role.Rules) == 0 {
-				return fmt.Errorf("the role %s has no rules: %w", name, errOr(err))
+		role, err := e.plane.Informers().Rbac().V1().ClusterRoles().Lister().Get("admin")
+		if err != nil {
+			return err
+		}
+		for _, a := range []authorizer.AttributesRecord{ // of the roles view, edit, and admin
+			{Verb: "get", Resource: "pods"}, {Verb: "create", Resource: "configmaps"}, {Verb: "create", Resource: "rolebindings", APIGroup: rbacv1.GroupName},
+		} {
+			a.ResourceRequest = true
+			if !rbac.RulesAllow(a, role.Rules...) {
+				return fmt.Errorf("admins may not %s %s yet", a.Verb, a.Resource)
 			}
 		}
 		return nil

@@ -91,6 +91,7 @@ func (k *Keeper) desire(rules *access.Rules) (*desired, error) {
 			return nil, err
 		}
 	}
+	d.cluster = firsts(d.cluster, "")
 	first := func(t *template) int {
 		return slices.Index([]schema.GroupVersionResource{definitions, namespaces}, t.resource)
 	}

@@ -86,8 +86,8 @@ func (k *Keeper) unfollow() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	remove(k.followings)
-	k.followings, k.queue.entries = nil, map[string]*entry{}
-	k.known = map[key]verified{}
+	k.followings, k.known = nil, map[key]verified{}
+	k.queue.reset()
 }
 
 func remove(all []following) {

@@ -146,14 +146,25 @@ func (k *Keeper) list(ctx context.Context, recorded []published) ([]present, err
 func (k *Keeper) in(rules *access.Rules, d *desired, namespace string) []*template {
 	var all []*template
 	if access.IsTenants(namespace) && rules.Enforces() {
-		all = append(all, k.shownBindings(rules)...)
+		all = slices.Clone(k.shownBindings(rules))
 	}
 	for _, t := range d.namespaced {
 		if t.in(namespace) {
 			all = append(all, t)
 		}
 	}
-	return all
+	return firsts(all, namespace)
+}
+
+// firsts drops templates of the name of one before, such as of an object that two publications have.
+func firsts(all []*template, namespace string) []*template {
+	seen := make(map[key]bool, len(all))
+	return slices.DeleteFunc(all, func(t *template) bool {
+		about := t.key(namespace)
+		had := seen[about]
+		seen[about] = true
+		return had
+	})
 }
 
 // shown are the role bindings that each namespace shows.

@@ -57,6 +57,13 @@ func (q *queue) forget(name string) {
 	delete(q.entries, name)
 }
 
+// reset drops all namespaces.
+func (q *queue) reset() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.entries = map[string]*entry{}
+}
+
 // next returns a namespace to look at now; otherwise when there will be one, zero if none waits.
 func (q *queue) next(now time.Time) (name string, due time.Time) {
 	q.mu.Lock()
