@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -202,6 +203,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 		space = b.space(t, "moved")
 		checkHeld(t)
 	})
+	t.Run("changes its owners without another pod", func(t *testing.T) { checkOwnersInPod(t, b, p) })
 	const untrusted = "annotate the Space with berth.dev/trust-dedicated=true"
 	t.Run("stays in its pod until the admin trusts it, with the rest of the new spec", func(t *testing.T) {
 		host.kubectl(t, "patch", "space", "moved", "--type", "merge", "--patch", `{"spec": {"isolation": "Shared", "quota": {"pods": "7"}}}`)
@@ -267,6 +269,37 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 	})
 }
 
+// checkOwnersInPod changes who owns the space. Its process follows, and knows the owners when it starts again.
+func checkOwnersInPod(t *testing.T, b *berth, p *podProcess) {
+	t.Helper()
+	before := must(p.host.AppsV1().StatefulSets(podsRelease).Get(t.Context(), "berth-moved-dedicated", metav1.GetOptions{}))(t)
+	space := b.space(t, "moved")
+	changes := must(space.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{}))(t)
+	defer changes.Stop()
+	ownersAre(t, p.host, "moved", "{kind: User, name: alice}")
+	alice := b.issued(t, "moved", "--owner", "alice")
+	owns := func() error {
+		return alice.CoreV1().Secrets("kube-system").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "a=b"})
+	}
+	eventually(t, owns)
+	space.kubectl(t, "create", "configmap", "after")
+	awaitConfigMap(t, changes.ResultChan(), "after")
+	changes.Stop()
+	after := must(p.host.AppsV1().StatefulSets(podsRelease).Get(t.Context(), "berth-moved-dedicated", metav1.GetOptions{}))(t)
+	if after.UID != before.UID || after.Generation != before.Generation {
+		t.Error("the pod would be replaced")
+	}
+	p.run(t)
+	eventually(t, owns)
+	ownersAre(t, p.host, "moved", "{kind: User, name: bob}")
+	eventually(t, func() error {
+		if _, err := whoAmI(t, alice); !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("who was an owner gets %w", errors.Join(err, errors.New("want Unauthorized")))
+		}
+		return nil
+	})
+}
+
 // checkNoPod waits until nothing is left of the pod of the space.
 func checkNoPod(t *testing.T, host *cluster) {
 	t.Helper()
@@ -279,7 +312,7 @@ func checkNoPod(t *testing.T, host *cluster) {
 func checkSecretOf(t *testing.T, p *podProcess) {
 	t.Helper()
 	secret := must(p.host.CoreV1().Secrets(podsRelease).Get(t.Context(), "berth-moved-dedicated", metav1.GetOptions{}))(t)
-	if secret.Type != "berth.dev/dedicated" || len(secret.Data) != 8 {
+	if secret.Type != "berth.dev/dedicated" || len(secret.Data) != 9 {
 		t.Errorf("the Secret is of the type %s and has %d keys", secret.Type, len(secret.Data))
 	}
 	for name, data := range secret.Data {

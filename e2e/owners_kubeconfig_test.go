@@ -98,6 +98,14 @@ func TestOwnersHaveKubeconfigsInSecrets(t *testing.T) {
 	serve()
 	awaitOwnerSecrets(t, host, "owners", "owned", "User carol")
 
+	before := ownerSecrets(t, host, "owners", "owned")["User carol"]
+	b.command(t, "rotate", "owned", "--ca")
+	await(t, host.CoreV1().Secrets("owners").Get, before.Name, func(s *corev1.Secret) error {
+		if string(s.Data["value"]) == string(before.Data["value"]) {
+			return errors.New("the Secret has the certificate of the CA of before")
+		}
+		return nil
+	})
 	host.kubectl(t, "delete", "space", "owned", "--wait", "--timeout=120s")
 	if left := ownerSecrets(t, host, "owners", "owned"); len(left) > 0 {
 		t.Errorf("the space has left %v", left)

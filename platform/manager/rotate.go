@@ -104,6 +104,7 @@ func (m *Manager) Rotate(ctx context.Context, space string, r Rotation) error {
 	if r.ServiceAccountKey && m.processes.get(space) == nil {
 		m.shard.WarmUp(space) // even a space that sleeps wakes, so that its pods get new tokens
 	}
+	defer m.changed(space) // the kubeconfigs of its owners follow
 	return m.writeKubeconfig(ctx, space)
 }
 

@@ -210,6 +210,7 @@ func (m *Manager) wasDedicated(name string) bool {
 // writeKubeconfig sees to it that a space's kubeconfig is there, is good and
 // leads here. The space need not run.
 func (m *Manager) writeKubeconfig(ctx context.Context, name string) error {
+	m.owners.Forget(name) // its keys may be others
 	if pki.Exists(kubeconfig.ClientKeys(m.config.DataDir, name)) {
 		if config, err := kubeconfig.Renew(m.config.DataDir, name, m.env.Endpoint(name), m.env.CA); err == nil {
 			m.publishKubeconfig(ctx, name, config)
