@@ -91,7 +91,7 @@ const publicationsOfAllKinds = `{sources: [
 // waking them. They follow their sources, and tenants can't change them.
 func TestPublishedObjectsReachSpaces(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--operator", "--space", "")
+	b := start(t, "--operator", "--space", "other")
 	host := b.host(t)
 	host.apply(t, `{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: solar, labels: {tier: gold}}}`)
 	host.apply(t, `{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: wind, labels: {tier: tin}}}`)
@@ -132,6 +132,10 @@ func TestPublishedObjectsReachSpaces(t *testing.T) {
 	}); t.Failed() {
 		return
 	}
+
+	t.Run("not in a space without a tenant", func(t *testing.T) {
+		b.space(t, "other").published(t, "gone", "networkpolicy", "closed", "-n", "default")
+	})
 
 	t.Run("in the spaces of selected tenants, with their values", func(t *testing.T) {
 		solar.published(t, "70 50 solar solar", "resourcequota", "quota", "-n", "web", "-o",
@@ -188,6 +192,16 @@ func TestPublishedObjectsReachSpaces(t *testing.T) {
 		})
 	})
 
+	t.Run("in a space with a process of its own", func(t *testing.T) {
+		host.apply(t, spaceObject("solar-alone", "{tenantName: solar, isolation: Dedicated}"))
+		awaitReady(t, host, "solar-alone", "True")
+		alone := b.space(t, "solar-alone")
+		alone.published(t, "1", "configmap", "everywhere", "-n", "default", "-o", "jsonpath={.data.version}")
+		alone.published(t, "70 solar solar-alone", "resourcequota", "quota", "-n", "default", "-o", `jsonpath={.spec.hard.count/configmaps} {.metadata.labels.tenant} {.metadata.labels.space}`)
+		alone.refusedAsPublished(t, "every", "delete", "configmap", "everywhere")
+		host.kubectl(t, "delete", "space", "solar-alone")
+	})
+
 	t.Run("in a space that sleeps", func(t *testing.T) {
 		b.command(t, "sleep", "wind")
 		b.awaitState(t, "wind", "Asleep")
@@ -222,7 +236,7 @@ func TestPublishedObjectsReachSpaces(t *testing.T) {
 		host.kubectl(t, "delete", "publication", "cluster-roles")
 		solar.published(t, "gone", "clusterrole", "widget-viewer")
 		b.stop(t, os.Interrupt)
-		b.up(t, "--operator", "--space", "")
+		b.up(t, "--operator", "--space", "other")
 		host, solar := b.host(t), b.space(t, "solar")
 		awaitReady(t, host, "solar", "True")
 		solar.published(t, "70", "resourcequota", "quota", "-n", "web", "-o", `jsonpath={.spec.hard.count/configmaps}`)
