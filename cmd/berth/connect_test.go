@@ -286,11 +286,22 @@ func TestCommandsOfTheSocketSayWhereToRunThem(t *testing.T) {
 		"the host's API has no way to put a space to sleep, so run it in the pod of Berth: kubectl --namespace berth exec berth-0 -- berth sleep solar": {"space", "sleep", "solar"},
 		"kubectl --namespace berth exec berth-0 -- berth snapshot create solar":                                                                         {"space", "snapshot", "solar"},
 		"kubectl --namespace berth exec berth-0 -- berth snapshot restore solar/1":                                                                      {"space", "restore", "solar/1"},
-		"the Berth server is not running": {"sleep", "solar"},
+		"the Berth server is not running":                                        {"sleep", "solar"},
+		"wake space lunar by a request, because the Berth server is not running": {"wake", "lunar"},
 	} {
 		if _, _, err := berth(t, args...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: got %v", args, err)
 		}
+	}
+}
+
+// X3: a data directory that is named is the only way to wake a space.
+func TestWakeKeepsToTheDataDirectoryThatIsNamed(t *testing.T) {
+	h := use(t)
+	h.platform(t, h.server.URL+testSpacePath)
+	dir := t.TempDir()
+	if _, _, err := berth(t, "wake", "solar", "--data-dir", dir); err == nil || !strings.HasPrefix(err.Error(), "the Berth server is not running on "+dir) {
+		t.Errorf("got %v", err)
 	}
 }
 

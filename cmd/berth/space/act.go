@@ -74,8 +74,12 @@ space as 'berth space connect' does, and sends a request, which wakes the space.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, space := range args {
 				err := act(cmd.Context(), host, space, "wake", timeout)
-				if errors.Is(err, control.ErrNotRunning) {
-					err = wakeByRequest(cmd, &target, space, timeout)
+				if errors.Is(err, control.ErrNotRunning) && !host.Here() {
+					if failed := wakeByRequest(cmd, &target, space, timeout); failed != nil {
+						err = fmt.Errorf("wake space %s by a request, because %w: %w", space, err, failed)
+					} else {
+						err = nil
+					}
 				}
 				if err != nil {
 					return err
