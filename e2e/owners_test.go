@@ -87,6 +87,16 @@ func (c *capsule) solar(t *testing.T, spec string) {
 	c.host.kubectl(t, "wait", "--for=condition=Ready", "tenant/solar", "--timeout=60s")
 }
 
+// define makes the space know a kind.
+func (c *capsule) define(t *testing.T, group, kind string) {
+	t.Helper()
+	plural := strings.ToLower(kind) + "s"
+	c.space.apply(t, fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s,
+  annotations: {api-approved.kubernetes.io: unapproved}}, spec: {group: %[2]s, scope: Namespaced, names: {kind: %[3]s, plural: %[1]s},
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`, plural, group, kind))
+	c.space.kubectl(t, "wait", "--for=condition=Established", "crd/"+plural+"."+group, "--timeout=60s")
+}
+
 // can asks `kubectl auth can-i` until the answer is as wanted.
 func (c *capsule) can(t *testing.T, as, what, want string) {
 	t.Helper()
@@ -146,6 +156,10 @@ func TestOwnersAreAsCapsuleDocumentsThem(t *testing.T) {
 		return expect("the exit code of berth kubeconfig", code, 0)
 	})
 	c.space = b.space(t, "solar")
+	// kubectl asks about resources that the API server knows.
+	c.define(t, "capsule.clastix.io", "TenantResource")
+	c.define(t, "gateway.networking.k8s.io", "Gateway")
+	c.define(t, "monitoring.coreos.com", "ServiceMonitor")
 
 	for _, step := range []struct {
 		name string
