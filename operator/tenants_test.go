@@ -44,4 +44,13 @@ func TestATenantGetsASpace(t *testing.T) {
 	if solar.Status.State != v1alpha1.TenantActive || ptr.Deref(solar.Status.Size, -1) != 0 || solar.Status.Summary.Spaces != "1/1" {
 		t.Errorf("the status is %+v", solar.Status)
 	}
+
+	// The space of a tenant that exists comes back, empty, for the platform of the tenant.
+	if err := e.Delete(t.Context(), space); err != nil {
+		t.Fatal(err)
+	}
+	again := e.spaceIs("solar", "is another one", func(s *v1alpha1.Space) bool { return s.UID != space.UID && len(s.Spec.Access.Owners) == 1 })
+	if diff := cmp.Diff(want, again.Spec); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

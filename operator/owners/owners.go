@@ -17,10 +17,14 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
+// The definition of Space has the same limits.
 const (
-	// MaxOwners, MaxRoles, and MaxBindings are how many owners a space may have, how many roles each of them, and how many
-	// additional role bindings. The definition of Space has the same limits.
-	MaxOwners, MaxRoles, MaxBindings = 256, 32, 128
+	// MaxOwners is how many owners a space may have.
+	MaxOwners = 256
+	// MaxRoles is how many roles an owner may have.
+	MaxRoles = 32
+	// MaxBindings is how many additional role bindings a space may have.
+	MaxBindings = 128
 )
 
 // Owner is an owner with all of its roles.

@@ -40,12 +40,12 @@ func tenant(name string, owners ...v1alpha1.Owner) *v1alpha1.Tenant {
 	return &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TenantSpec{Owners: owners}}
 }
 
-// print returns the owners as text, a line for each.
-func print(all []owners.Owner) (lines []string) {
+// lines returns the owners as text, a line for each.
+func lines(all []owners.Owner) (text []string) {
 	for _, o := range all {
-		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", o.Kind, o.Name, strings.Join(o.ClusterRoles, ","), o.InheritedFrom)))
+		text = append(text, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", o.Kind, o.Name, strings.Join(o.ClusterRoles, ","), o.InheritedFrom)))
 	}
-	return lines
+	return text
 }
 
 // O2: who owns a tenant is as in Capsule's documentation, and what it inherits comes after that.
@@ -102,7 +102,7 @@ func TestOwnersAreMergedAndSorted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, print(rights.Owners)); diff != "" {
+			if diff := cmp.Diff(tc.want, lines(rights.Owners)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
 		})

@@ -4,7 +4,7 @@
 package tenant
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 
@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"cmp"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
@@ -57,7 +55,7 @@ func setByOthers(managed []metav1.ManagedFieldsEntry) (func(path ...any) bool, e
 			continue
 		}
 		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("read managed fields of %s: %w", entry.Manager, err)
 		}
 		sets = append(sets, set)
