@@ -79,7 +79,8 @@ fuzz: ## Fuzz each fuzz target of all packages for FUZZTIME.
 	@hack/fuzz $(FUZZTIME)
 
 .PHONY: crash
-crash: ## Kill the syncer at CRASH_POINTS writes, over all resources, and count what is lost, leaked and duplicated.
+crash: ## Kill the operator at each write, and the syncer at CRASH_POINTS writes, over all resources, and count what is lost, leaked and duplicated.
+	BERTH_CRASH_POINTS=1 go test ./operator -run '^TestAnOperatorThatIsKilledAtAnyWriteResumes$$' -v -count=1 -timeout 20m
 	BERTH_CRASH_POINTS=$(CRASH_POINTS) go test ./syncer -run '^TestCrashPoints$$' -v -count=1 -timeout 120m
 
 .PHONY: lint

@@ -5,16 +5,22 @@ package operator_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,23 +53,20 @@ func start() (*testhost.Host, error) {
 
 // env is a host with an operator. No platform serves its spaces: tests write their status.
 type env struct {
-	*testing.T
+	testing.TB
 	client.WithWatch
 	host *testhost.Host
 }
 
 // newEnv returns the host, with nothing on it that an earlier test has made.
-func newEnv(t *testing.T) *env {
+func newEnv(t testing.TB) *env {
 	t.Helper()
 	host, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := eventsv1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), eventsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	config := *host.Config()
@@ -73,7 +76,7 @@ func newEnv(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{T: t, WithWatch: c, host: host}
+	e := &env{TB: t, WithWatch: c, host: host}
 	t.Cleanup(e.clean)
 	return e
 }
@@ -100,21 +103,38 @@ func (e *env) run(change ...func(*operator.Config)) (stop func() error) {
 	return stop
 }
 
-// clean removes all objects, by force.
+// clean removes all objects, by force, and the policies that would refuse it.
 func (e *env) clean() {
-	ctx := context.Background()
-	for _, list := range []client.ObjectList{&v1alpha1.TenantList{}, &v1alpha1.SpaceList{}, &v1alpha1.TenantOwnerList{}, &v1alpha1.BerthConfigurationList{}} {
-		if err := e.List(ctx, list); err != nil {
-			e.Error(err)
-		}
-		_ = meta.EachListItem(list, func(o runtime.Object) error {
-			object := o.(client.Object)
-			if len(object.GetFinalizers()) > 0 {
-				_ = e.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+	ctx, cancel := context.WithTimeout(context.Background(), testhost.Timeout)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		left := 0
+		for _, list := range []client.ObjectList{
+			&admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, &v1alpha1.TenantList{}, &v1alpha1.SpaceList{}, &v1alpha1.TenantOwnerList{}, &v1alpha1.BerthConfigurationList{},
+		} {
+			if err := e.List(ctx, list); err != nil {
+				return false, err
 			}
-			_ = e.Delete(ctx, object)
-			return nil
-		})
+			err := meta.EachListItem(list, func(o runtime.Object) error {
+				object := o.(client.Object)
+				if binding, ok := o.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding); ok && !strings.HasSuffix(binding.Spec.PolicyName, "-tenant") && !strings.HasPrefix(binding.Spec.PolicyName, "berth-tenant") {
+					return nil // those of the isolation of spaces
+				}
+				left++
+				if len(object.GetFinalizers()) > 0 {
+					_ = e.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				}
+				_ = e.Delete(ctx, object)
+				return nil
+			})
+			if err != nil {
+				return false, err
+			}
+		}
+		return left == 0, nil
+	})
+	if err != nil {
+		e.Errorf("remove all objects: %v", err)
 	}
 }
 
@@ -168,7 +188,7 @@ func change[T client.Object](e *env, object T, f func(T)) {
 
 func (e *env) eventually(what string, check func(context.Context) error) {
 	e.Helper()
-	testhost.Eventually(e.T, what, check)
+	testhost.Eventually(e.TB, what, check)
 }
 
 // tenant waits until a tenant is as it should be.
@@ -244,4 +264,13 @@ func (e *env) gone(object client.Object) {
 		}
 		return client.IgnoreNotFound(err)
 	})
+}
+
+// mustJSON returns values as text to compare.
+func mustJSON(values ...any) string {
+	text, err := json.Marshal(values)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }

@@ -66,6 +66,9 @@ func (o *Operator) Run(ctx context.Context) error {
 	host.QPS = -1                                      // the host's API priority and fairness limits the requests
 	host.ContentType, host.AcceptContentTypes = "", "" // Berth's objects have no protobuf form
 	if err := o.prepare(ctx, host, scheme); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	m, err := o.manager(host, scheme)

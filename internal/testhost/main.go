@@ -69,7 +69,7 @@ func Clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 }
 
 // Eventually waits until check returns nil.
-func Eventually(t *testing.T, what string, check func(context.Context) error) {
+func Eventually(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), pause, Timeout, true, func(ctx context.Context) (bool, error) {

@@ -50,6 +50,7 @@ func (one *run) applySpace(ctx context.Context, space *v1alpha1.Space, treeLabel
 	if !same(applied, apply) {
 		// The version makes sure that nobody has set a field in the meantime that this has as a default.
 		apply = apply.WithUID(space.UID).WithResourceVersion(space.ResourceVersion)
+		one.applied = true
 		return one.client.Apply(ctx, apply, fieldOwner, client.ForceOwnership)
 	}
 	if !equality.Semantic.DeepEqual(space.Spec.Access, want.Access) || !equality.Semantic.DeepEqual(space.Spec.Namespaces, want.Namespaces) {

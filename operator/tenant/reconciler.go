@@ -25,6 +25,8 @@ import (
 const (
 	// fieldOwner is the field manager of the operator.
 	fieldOwner = client.FieldOwner("berth-operator")
+	// statusPause is how long to wait, at most, after a space was written. The event of that write usually comes first.
+	statusPause = time.Second
 	// conflictPause is how long to wait after a conflict, until the cache has what was written in the meantime.
 	conflictPause = 100 * time.Millisecond
 )
@@ -53,6 +55,7 @@ type run struct {
 	rights   *owners.Rights               // nil until they are known
 	problem  *problem
 	released bool
+	applied  bool // a space was written
 }
 
 // problem is why Ready is False.
@@ -83,6 +86,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err == nil {
 		err = one.reconcile(ctx)
 	}
+	if err == nil && one.applied {
+		return reconcile.Result{RequeueAfter: statusPause}, nil
+	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache is behind
 		return reconcile.Result{RequeueAfter: conflictPause}, nil
 	}
@@ -105,7 +111,8 @@ func (one *run) reconcile(ctx context.Context) error {
 	if errors.Is(err, errStop) {
 		err = nil
 	}
-	if one.released {
+	// A right reaches all spaces before the status of any tenant is written: that waits for the next reconcile.
+	if one.released || err == nil && one.applied && one.problem == nil {
 		return err
 	}
 	if one.problem == nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)) {
