@@ -18,8 +18,10 @@ import (
 // Limits of one publication. Each space of a shared process shares the objects of a publication without fields, and has its
 // own copies of one with fields.
 const (
-	// MaxObjects and MaxBytes limit a publication.
-	MaxObjects, MaxBytes = 256, 4 << 20
+	// MaxObjects limits the objects of a publication.
+	MaxObjects = 256
+	// MaxBytes limits their size together.
+	MaxBytes = 4 << 20
 	// MaxBytesWithFields limits a publication that sets fields.
 	MaxBytesWithFields = 512 << 10
 )

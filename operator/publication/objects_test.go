@@ -5,6 +5,7 @@ package publication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestPublishedObjectsFollowTheirSources(t *testing.T) {
 				return err
 			}
 		}
-		return fmt.Errorf("%v, %v", objects, err)
+		return errors.Join(err, fmt.Errorf("published are %v", objects))
 	})
 
 	second.Labels = nil

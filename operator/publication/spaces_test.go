@@ -6,6 +6,7 @@ package publication
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,7 +124,7 @@ func (e *env) hasTenantLabels(t *testing.T, space string, want map[string]string
 		}
 		var labels map[string]string
 		if err := json.Unmarshal([]byte(have.Annotations[v1alpha1.AnnotationTenantLabels]), &labels); err != nil || !maps.Equal(labels, want) {
-			return fmt.Errorf("%v: %v", err, have.Annotations)
+			return errors.Join(err, fmt.Errorf("the annotations are %v", have.Annotations))
 		}
 		return nil
 	})

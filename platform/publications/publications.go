@@ -146,7 +146,7 @@ func (p *Publications) Observe(object *v1alpha1.Space) {
 	was, known := p.spaces[object.Name]
 	p.spaces[object.Name] = is
 	p.mu.Unlock()
-	if known && len(is.publications) > 0 && !(same(was.tenant, is.tenant) && same(was.space, is.space)) {
+	if known && len(is.publications) > 0 && (!same(was.tenant, is.tenant) || !same(was.space, is.space)) {
 		p.render(object.Name)
 	}
 }
