@@ -4,6 +4,7 @@
 package tenancy_test
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -164,6 +165,93 @@ func TestHostileOwnersPromoteToNoMoreThanTheyAre(t *testing.T) {
 		return forbidden(err, "only owners")
 	})
 	if _, err := e.as("alice", v1alpha1.OwnersGroup).CoreV1().ServiceAccounts("web").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// O8: no pod of a new namespace escapes its network policies, though the keeper has very much to do.
+func TestHostilePodsOfNewNamespacesHaveTheirPolicies(t *testing.T) {
+	state := full()
+	state.Namespaces.LimitRanges = nil
+	for i := range 200 {
+		state.Access.Owners = append(state.Access.Owners, v1alpha1.Owner{Kind: v1alpha1.UserKind, Name: fmt.Sprintf("user-%d", i)})
+	}
+	e := startEnv(t, state)
+	for _, name := range []string{"a", "b", "c", "d", "web"} {
+		if err := createNamespace(t, e.admin(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() error {
+		_, err := e.admin().CoreV1().Pods("web").Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+		}, metav1.CreateOptions{})
+		return err
+	})
+	if _, err := e.admin().NetworkingV1().NetworkPolicies("web").Get(t.Context(), "berth-solar-0", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// P1: a namespace and a definition that the tenant had before they were published stay when they are no longer, with all in them.
+// Those that Berth made go.
+func TestWhatWasTheTenantsStaysWhenItIsNoLongerPublished(t *testing.T) {
+	state := capsule()
+	e := startEnv(t, state)
+	d, err := dynamic.NewForConfig(e.hostile()["a cluster admin"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := createNamespace(t, e.admin(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	all := d.Resource(gvr("apiextensions.k8s.io", "v1", "customresourcedefinitions"))
+	if _, err := all.Create(t.Context(), &unstructured.Unstructured{Object: definition()}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	widgets := d.Resource(gvr("example.com", "v1", "widgets")).Namespace("web")
+	eventually(t, func() error {
+		_, err := widgets.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "own"},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	namespace := func(name string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}
+	}
+	next := *state
+	next.Published = []access.Published{publish("", namespace("web")), publish("", namespace("theirs")), publish("", definition())}
+	e.source.Set(&next)
+	labeled := func(want bool) {
+		t.Helper()
+		eventually(t, func() error {
+			n, err := e.admin().CoreV1().Namespaces().Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			crd, err := all.Get(t.Context(), "widgets.example.com", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, labels := range []map[string]string{n.Labels, crd.GetLabels()} {
+				if _, is := labels[v1alpha1.LabelPublication]; is != want {
+					return fmt.Errorf("the labels are %v", labels)
+				}
+			}
+			return nil
+		})
+	}
+	labeled(true)
+	e.source.Set(state)
+	labeled(false)
+	eventually(t, func() error {
+		_, err := e.admin().CoreV1().Namespaces().Get(t.Context(), "theirs", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errOr(err)
+	})
+	if _, err := widgets.Get(t.Context(), "own", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 }
