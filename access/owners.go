@@ -80,12 +80,14 @@ type Standing struct {
 	Administrator bool
 	// Owner says that they are an owner, and count as one.
 	Owner bool
+	// Admin says that they are an owner with the role admin, which is what a ServiceAccount becomes that is promoted.
+	Admin bool
 	// SpaceAdmin says that they may do everything in the space but what is about nodes.
 	SpaceAdmin bool
 }
 
-// MayPromote reports whether they may make a ServiceAccount an owner.
-func (s Standing) MayPromote() bool { return s.Administrator || s.Owner }
+// MayPromote reports whether they may make a ServiceAccount an owner: nobody gives rights that they don't have.
+func (s Standing) MayPromote() bool { return s.Administrator || s.Admin }
 
 // StandingOf returns what a user is. A user who is a ServiceAccount is promoted if it has the label for that; whether the space has
 // promotions is decided here.
@@ -95,19 +97,18 @@ func (r *Rules) StandingOf(u user.Info, promoted bool) Standing {
 	for _, a := range r.state.Access.Administrators {
 		s.Administrator = s.Administrator || who.is(a.Kind, a.Name)
 	}
-	admin := false
 	if promoted && r.Promotes() {
-		s.Owner, admin = true, true
+		s.Owner, s.Admin = true, true
 	}
 	if who.in(r.state.Access.OwnerScope) {
 		for i := range r.state.Access.Owners {
 			if o := &r.state.Access.Owners[i]; who.is(o.Kind, o.Name) {
 				s.Owner = true
-				admin = admin || slices.Contains(clusterRoles(o), adminRole)
+				s.Admin = s.Admin || slices.Contains(clusterRoles(o), adminRole)
 			}
 		}
 	}
-	s.SpaceAdmin = admin && r.state.Access.OwnerProfile != v1alpha1.NamespaceAdmin
+	s.SpaceAdmin = s.Admin && r.state.Access.OwnerProfile != v1alpha1.NamespaceAdmin
 	return s
 }
 

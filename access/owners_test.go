@@ -25,7 +25,7 @@ func TestStandingOf(t *testing.T) {
 	joe := v1alpha1.Owner{Kind: v1alpha1.UserKind, Name: "joe", ClusterRoles: []string{"view"}}
 	all := []v1alpha1.Owner{alice, robot, team, joe}
 	groups := v1alpha1.OwnerScope{Groups: []string{"berth.dev"}}
-	owner, spaceAdmin := access.Standing{Owner: true}, access.Standing{Owner: true, SpaceAdmin: true}
+	owner, spaceAdmin := access.Standing{Owner: true}, access.Standing{Owner: true, Admin: true, SpaceAdmin: true}
 	for reason, c := range map[string]struct {
 		access   v1alpha1.Access
 		user     user.Info
@@ -37,7 +37,7 @@ func TestStandingOf(t *testing.T) {
 		"a user who has the name of a group":           {v1alpha1.Access{Owners: all}, who("solar-users"), false, access.Standing{}},
 		"an owner without the role admin":              {v1alpha1.Access{Owners: all}, who("joe"), false, owner},
 		"an owner who is in a group with more":         {v1alpha1.Access{Owners: all}, who("joe", "solar-users"), false, spaceAdmin},
-		"under NamespaceAdmin":                         {v1alpha1.Access{Owners: all, OwnerProfile: v1alpha1.NamespaceAdmin}, who("alice"), false, owner},
+		"under NamespaceAdmin":                         {v1alpha1.Access{Owners: all, OwnerProfile: v1alpha1.NamespaceAdmin}, who("alice"), false, access.Standing{Owner: true, Admin: true}},
 		"outside of the scope":                         {v1alpha1.Access{Owners: all, OwnerScope: groups}, who("alice", "other"), false, access.Standing{}},
 		"in a group of the scope":                      {v1alpha1.Access{Owners: all, OwnerScope: groups}, who("alice", "berth.dev"), false, spaceAdmin},
 		"a user of the scope":                          {v1alpha1.Access{Owners: all, OwnerScope: v1alpha1.OwnerScope{Users: []string{"alice"}}}, who("alice"), false, spaceAdmin},

@@ -5,14 +5,14 @@ package shard
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/access"
 )
 
 // MaxNamespaceNames is the maximum number of names in [Namespaces], as in the status of a Space.
@@ -26,9 +26,7 @@ type Namespaces struct {
 }
 
 // isTenants reports whether a namespace is none of those that each space begins with.
-func isTenants(namespace string) bool {
-	return namespace != metav1.NamespaceDefault && !strings.HasPrefix(namespace, "kube-")
-}
+func isTenants(namespace string) bool { return access.IsTenants(namespace) }
 
 // namespaces follows the namespaces of a running space.
 type namespaces struct {

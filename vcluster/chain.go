@@ -76,7 +76,7 @@ func newChain(
 	plugins.BoundLimitRanges(o.Admission, factory)
 	plugins.BoundPodSecurity(o.Admission)
 	plugins.PassKeeper(o.Admission)
-	tenant.HoldForLimits(o.Admission, factory.Core().V1().LimitRanges().Lister())
+	tenant.HoldForLimits(o.Admission, factory)
 	if err := tenant.Connect(factory, loopback); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -108,9 +109,18 @@ func TestCertificateSigningRequestsAreSigned(t *testing.T) {
 	}
 	// T2: by the space's own CA.
 	elsewhere := gateway.start(t, gateway.config(t, "signing-elsewhere"))
-	foreign := signedClient(t, config, "admin", "berth:admins")
-	if err := mayReadSecrets(t, clientset(t, foreign)); err != nil {
-		t.Errorf("a certificate of the admins' group: %v", err)
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "ops"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "ops"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	foreign := signedClient(t, config, "admin", "ops")
+	eventually(t, func() error { return mayReadSecrets(t, clientset(t, foreign)) })
+	for user, group := range map[string]string{"ghost": "berth:admins", "alice": "berth.dev", "berth:group:ops": "ops"} { // only Berth gives these
+		if refused := signedClient(t, config, user, group); len(refused.CertData) > 0 {
+			t.Errorf("a certificate of %s in %s is signed", user, group)
+		}
 	}
 	foreign.Host = admin(t, elsewhere).Host
 	if err := mayReadSecrets(t, clientset(t, foreign)); !apierrors.IsUnauthorized(err) {

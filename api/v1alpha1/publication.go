@@ -93,7 +93,7 @@ type PublicationSpec struct {
 	// +optional
 	Tenants *metav1.LabelSelector `json:"tenants,omitempty"`
 	// namespaces says where copies are that are in a namespace: Same is the namespace of the source's name, if the space has it,
-	// and Every is each namespace of the space that doesn't begin with kube-. Defaults to Same.
+	// and Every is the namespace default, and each that the tenant made. Defaults to Same.
 	// +optional
 	// +default="Same"
 	Namespaces PublicationNamespaces `json:"namespaces,omitempty"`

@@ -6,8 +6,11 @@ package controllers
 import (
 	"context"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -22,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates"
 	"k8s.io/kubernetes/pkg/controller/certificates/authority"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -32,6 +36,8 @@ const (
 	// they are for less than a working day.
 	signingBackdate = 5 * time.Minute
 	signingShort    = 8 * time.Hour
+	// reservedPrefix is the one of Berth's own users and groups, such as [pki.AdminGroup].
+	reservedPrefix = "berth:"
 )
 
 // signer signs the approved CertificateSigningRequests of clients of the space's API, as upstream's controller does, of
@@ -70,7 +76,7 @@ func (s *signer) handle(ctx context.Context, request *certificatesv1.Certificate
 	if err != nil {
 		return fmt.Errorf("parse certificate signing request %s: %w", request.Name, err)
 	}
-	if err := checkClientUsages(request.Spec.Usages); err != nil {
+	if err := errors.Join(checkClientUsages(request.Spec.Usages), checkSubject(&parsed.Subject)); err != nil {
 		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
 			Message: err.Error(), LastUpdateTime: metav1.Now(),
@@ -104,6 +110,17 @@ func lifeOf(spec certificatesv1.CertificateSigningRequestSpec) time.Duration {
 		return pki.MaxClientLifetime
 	}
 	return min(max(csr.ExpirationSecondsToDuration(*spec.ExpirationSeconds), pki.MinClientLifetime), pki.MaxClientLifetime)
+}
+
+// checkSubject refuses the names that only Berth gives: a former owner would keep by them what Berth takes away, and nothing in the
+// space would show it.
+func checkSubject(subject *pkix.Name) error {
+	for _, name := range append([]string{subject.CommonName}, subject.Organization...) {
+		if name == v1alpha1.OwnersGroup || strings.HasPrefix(name, reservedPrefix) {
+			return fmt.Errorf("the subject of the certificate has the name %q, and only Berth issues certificates with it; remove the name, and bind roles to another", name)
+		}
+	}
+	return nil
 }
 
 // checkClientUsages is upstream's check of what a client's certificate may be for.

@@ -194,7 +194,7 @@ func isPromotion(a admission.Attributes) bool {
 	return old == nil || a.GetOperation() != admission.Update || old.GetLabels()[v1alpha1.LabelPromote] != promote
 }
 
-// checkPromotion lets only owners make a ServiceAccount an owner (O5). Everybody who may change it may end that.
+// checkPromotion lets only owners with the role admin make a ServiceAccount an owner (O5). Everybody who may change it may end that.
 func (p *Plugin) checkPromotion(_ context.Context, a admission.Attributes) error {
 	switch {
 	case !isPromotion(a):
@@ -202,7 +202,7 @@ func (p *Plugin) checkPromotion(_ context.Context, a admission.Attributes) error
 	case !p.source.Rules().Promotes():
 		return errors.New(promotionField + ": ServiceAccounts can't be promoted in this space; ask the administrator of the platform to enable serviceAccountPromotion, or remove the label")
 	case !p.mayPromote(a.GetUserInfo()):
-		return errors.New(promotionField + ": only owners of the tenant can promote a ServiceAccount; ask one of them, or remove the label")
+		return errors.New(promotionField + ": only owners of the tenant with the role admin can promote a ServiceAccount; ask one of them, or remove the label")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ package tenancy
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/metadata"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
 // changesOnlyStatus reports whether an update leaves an object as it is, as clients make who write what they have read, or changes
@@ -73,11 +75,15 @@ func (p *Plugin) checkParent(ctx context.Context, a admission.Attributes) error 
 	return nil
 }
 
-// checkAPIService refuses to hand over the API of a definition that is published to a server of the tenant.
+// checkAPIService refuses to hand over an API to a server of the tenant: one of the space itself, by which Berth keeps objects, or that
+// of a definition that is published.
 func (p *Plugin) checkAPIService(_ context.Context, a admission.Attributes) error {
 	service, ok := a.GetObject().(*apiregistration.APIService)
 	if !ok || service.Spec.Service == nil || a.GetOperation() == admission.Delete {
 		return nil
+	}
+	if legacyscheme.Scheme.IsGroupRegistered(service.Spec.Group) || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io"}, service.Spec.Group) {
+		return fmt.Errorf("spec.service: the space itself serves %q; remove this field", service.Spec.Group)
 	}
 	for _, published := range p.source.Get().Published {
 		if published.Object.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +53,9 @@ type desired struct {
 	resources []published
 	// unknown are the groups with kinds that the space does not serve, or not now.
 	unknown map[string]error
+	// stuck are the resources that could not be listed, or not written in time: a tenant's server or webhook answers for them. They
+	// are left alone until the next pass, so that they hold up nothing else.
+	stuck map[schema.GroupVersionResource]error
 }
 
 // published is a resource of which there are copies.
@@ -67,7 +69,7 @@ func (p published) resource() schema.GroupVersionResource {
 
 // desire returns the objects that the rules keep. Role bindings are not among them; they change with promotions.
 func (k *Keeper) desire(rules *access.Rules) (*desired, error) {
-	d := &desired{unknown: map[string]error{}}
+	d := &desired{unknown: map[string]error{}, stuck: map[schema.GroupVersionResource]error{}}
 	if !rules.Enforces() {
 		return d, nil
 	}
@@ -129,8 +131,8 @@ func (k *Keeper) desirePublished(d *desired, served map[string]*metav1.APIResour
 	version := gvk.GroupVersion().String()
 	if served[version] == nil {
 		list, err := k.discovery.ServerResourcesForGroupVersion(version)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("discover resources of %s: %w", version, err)
+		if err != nil && !apierrors.IsNotFound(err) { // of this group alone: a server of the tenant may be asked for it
+			d.unknown[gvk.Group] = fmt.Errorf("discover resources of %s: %w", version, err)
 		}
 		if list == nil {
 			list = &metav1.APIResourceList{}
@@ -140,8 +142,10 @@ func (k *Keeper) desirePublished(d *desired, served map[string]*metav1.APIResour
 	i := slices.IndexFunc(served[version].APIResources, func(r metav1.APIResource) bool {
 		return r.Kind == gvk.Kind && slices.Contains(r.Verbs, "create") && !slices.Contains([]byte(r.Name), '/')
 	})
-	if i < 0 {
+	if i < 0 && d.unknown[gvk.Group] == nil {
 		d.unknown[gvk.Group] = fmt.Errorf("publish %s %s: the space does not serve %s", gvk.Kind, p.Object.GetName(), version)
+	}
+	if i < 0 {
 		return nil
 	}
 	resource := served[version].APIResources[i]
@@ -149,7 +153,9 @@ func (k *Keeper) desirePublished(d *desired, served map[string]*metav1.APIResour
 	from := p.Object.GetNamespace()
 	t.in = func(namespace string) bool { return namespace == from }
 	if p.Namespaces == v1alpha1.EveryNamespace {
-		t.in = func(namespace string) bool { return !strings.HasPrefix(namespace, "kube-") } // those are the space's own
+		t.in = func(namespace string) bool {
+			return namespace == metav1.NamespaceDefault || access.IsTenants(namespace)
+		}
 	}
 	set := t.object.GetLabels()
 	if set == nil {

@@ -137,6 +137,7 @@ func (k *Keeper) accountChanged(old, object any) {
 	if was == is || !k.config.Source.Rules().Promotes() {
 		return
 	}
+	k.promotions.Store(true)
 	k.queue.add(k.namespaces()...)
 	if was && k.config.Demoted != nil {
 		k.config.Demoted()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -41,6 +42,8 @@ const (
 	knownBytes = 512
 	// maxErrors is how many errors of a pass are kept.
 	maxErrors = 10
+	// callTimeout limits a call. Webhooks that convert custom resources are the tenant's, and are called for the keeper, too.
+	callTimeout = 10 * time.Second
 )
 
 // Config says what to keep, and by what.
@@ -67,6 +70,8 @@ type Keeper struct {
 	first     chan struct{} // closed by finish
 	finish    func()
 	shown     shown
+	// promotions says that other ServiceAccounts are promoted than when shown was made.
+	promotions atomic.Bool
 
 	mu         sync.Mutex
 	followings []following
@@ -84,14 +89,16 @@ type verified struct{ sum, version string }
 func New(c Config) (*Keeper, error) {
 	k := &Keeper{config: c, pace: rate.NewLimiter(writesPerSecond, burst), queue: newQueue(), known: map[key]verified{}, first: make(chan struct{})}
 	k.finish = sync.OnceFunc(func() { close(k.first) })
+	calls := rest.CopyConfig(c.Loopback)
+	calls.Timeout = callTimeout
 	var err error
-	if k.objects, err = dynamic.NewForConfig(c.Loopback); err != nil {
+	if k.objects, err = dynamic.NewForConfig(calls); err != nil {
 		return nil, fmt.Errorf("make client for kept objects: %w", err)
 	}
-	if k.metadata, err = metadata.NewForConfig(c.Loopback); err != nil {
+	if k.metadata, err = metadata.NewForConfig(calls); err != nil {
 		return nil, fmt.Errorf("make client for kept objects: %w", err)
 	}
-	if k.discovery, err = discovery.NewDiscoveryClientForConfig(c.Loopback); err != nil {
+	if k.discovery, err = discovery.NewDiscoveryClientForConfig(calls); err != nil {
 		return nil, fmt.Errorf("make client for kept objects: %w", err)
 	}
 	return k, nil

@@ -6,7 +6,9 @@ package keeper
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,18 +53,21 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 			return d, err
 		}
 	}
-	all, err := k.list(ctx, recorded)
-	if err != nil {
+	all := k.list(ctx, d, recorded)
+	if err := ctx.Err(); err != nil {
 		return d, err
 	}
 	var errs failures
 	for _, err := range d.unknown {
 		errs.add(err)
 	}
+	for _, err := range d.stuck {
+		errs.add(err)
+	}
 	wanted := map[key]bool{}
 	for _, t := range d.cluster {
 		wanted[t.key("")] = true
-		errs.add(k.ensure(ctx, t, ""))
+		errs.add(k.try(ctx, d, t, ""))
 	}
 	for _, namespace := range k.namespaces() {
 		for _, t := range k.in(rules, d, namespace) {
@@ -78,7 +83,7 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 		if p.copied && unknown {
 			continue // it may still be published
 		}
-		if d.unknown[p.resource.Group] == nil && !wanted[p.key] {
+		if d.unknown[p.resource.Group] == nil && d.stuck[p.resource] == nil && !wanted[p.key] {
 			errs.add(k.remove(ctx, p.key, &p.uid))
 		}
 	}
@@ -94,11 +99,24 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 	return d, k.writeRecord(ctx, rules, recorded, d.resources)
 }
 
-// list returns all objects that Berth keeps or kept, and forgets what is known of those that have changed.
-func (k *Keeper) list(ctx context.Context, recorded []published) ([]present, error) {
+// try is ensure, unless the object's resource is stuck.
+func (k *Keeper) try(ctx context.Context, d *desired, t *template, namespace string) error {
+	if d.stuck[t.resource] != nil {
+		return nil // the pass has failed, and is repeated
+	}
+	err := k.ensure(ctx, t, namespace)
+	if err != nil && ctx.Err() == nil && (os.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err)) {
+		d.stuck[t.resource] = err
+	}
+	return err
+}
+
+// list returns all objects that Berth keeps or kept, and forgets what is known of those that have changed. Resources that it can't
+// list are stuck.
+func (k *Keeper) list(ctx context.Context, d *desired, recorded []published) []present {
 	var all []present
 	versions := map[key]string{}
-	read := func(resource schema.GroupVersionResource, label string) error {
+	list := func(resource schema.GroupVersionResource, label string) error {
 		options := metav1.ListOptions{LabelSelector: label, Limit: page}
 		for {
 			list, err := k.metadata.Resource(resource).List(ctx, options)
@@ -122,15 +140,16 @@ func (k *Keeper) list(ctx context.Context, recorded []published) ([]present, err
 			}
 		}
 	}
-	for _, resource := range []schema.GroupVersionResource{bindings, clusterRoles, limitRanges, networkPolicies} {
-		if err := read(resource, access.LabelTenant); err != nil {
-			return nil, err
+	read := func(resource schema.GroupVersionResource, label string) {
+		if err := list(resource, label); err != nil {
+			d.stuck[resource] = err
 		}
 	}
+	for _, resource := range []schema.GroupVersionResource{bindings, clusterRoles, limitRanges, networkPolicies} {
+		read(resource, access.LabelTenant)
+	}
 	for _, p := range recorded {
-		if err := read(p.resource(), v1alpha1.LabelPublication); err != nil {
-			return nil, err
-		}
+		read(p.resource(), v1alpha1.LabelPublication)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -139,19 +158,20 @@ func (k *Keeper) list(ctx context.Context, recorded []published) ([]present, err
 			delete(k.known, about)
 		}
 	}
-	return all, nil
+	return all
 }
 
 // in returns what is kept in a namespace.
 func (k *Keeper) in(rules *access.Rules, d *desired, namespace string) []*template {
 	var all []*template
-	if access.IsTenants(namespace) && rules.Enforces() {
-		all = slices.Clone(k.shownBindings(rules))
-	}
 	for _, t := range d.namespaced {
 		if t.in(namespace) {
 			all = append(all, t)
 		}
+	}
+	// They come last, because they only show rights, and may be very many.
+	if access.IsTenants(namespace) && rules.Enforces() {
+		all = append(all, k.shownBindings(rules)...)
 	}
 	return firsts(all, namespace)
 }
@@ -170,22 +190,21 @@ func firsts(all []*template, namespace string) []*template {
 // shown are the role bindings that each namespace shows.
 type shown struct {
 	rules     *access.Rules
-	promoted  []string
 	templates []*template
 }
 
 func (k *Keeper) shownBindings(rules *access.Rules) []*template {
-	promoted := k.promoted(rules)
-	if k.shown.rules == rules && slices.Equal(k.shown.promoted, promoted) {
+	// Each pass asks for each namespace; a space may have very many ServiceAccounts.
+	if changed := k.promotions.Swap(false); k.shown.rules == rules && !changed {
 		return k.shown.templates
 	}
 	d := &desired{}
-	for _, b := range rules.RoleBindings(promoted) {
+	for _, b := range rules.RoleBindings(k.promoted(rules)) {
 		if err := d.add(bindings, "RoleBinding", b, access.IsTenants); err != nil {
 			k.config.Logger.Error(err, "Could not make a role binding", "name", b.Name)
 		}
 	}
-	k.shown = shown{rules, promoted, d.namespaced}
+	k.shown = shown{rules, d.namespaced}
 	return d.namespaced
 }
 
@@ -201,7 +220,7 @@ func (k *Keeper) keepNamespace(ctx context.Context, rules *access.Rules, d *desi
 	var errs failures
 	errs.add(k.keepMetadata(ctx, rules, namespace))
 	for _, t := range k.in(rules, d, name) {
-		if err := k.ensure(ctx, t, name); err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		if err := k.try(ctx, d, t, name); err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			errs.add(err)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // manager is the field manager of what the keeper writes.
@@ -80,6 +82,9 @@ func (k *Keeper) write(ctx context.Context, t *template, about key) (*unstructur
 	update.SetResourceVersion(current.GetResourceVersion())
 	update.SetUID(current.GetUID())
 	update.SetFinalizers(slices.DeleteFunc(current.GetFinalizers(), func(f string) bool { return !slices.Contains(upstreamFinalizers(), f) }))
+	if about.resource == definitions && isOwn(current) {
+		setAnnotation(update, annotationAdopted, "true")
+	}
 	if err := k.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
@@ -112,19 +117,66 @@ func (k *Keeper) writeNamespace(ctx context.Context, t *template) (*unstructured
 	if err := k.pace.Wait(ctx); err != nil {
 		return nil, err
 	}
-	set := map[string]any{"labels": t.object.GetLabels()}
-	if annotations := t.object.GetAnnotations(); len(annotations) > 0 { // null would remove all
+	current, err := k.client(about).Get(ctx, about.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return k.create(ctx, t, about)
+	}
+	if err != nil {
+		return nil, err
+	}
+	want := t.object.DeepCopy()
+	if isOwn(current) {
+		setAnnotation(want, annotationAdopted, "true")
+	}
+	set := map[string]any{"labels": want.GetLabels(), "resourceVersion": current.GetResourceVersion()}
+	if annotations := want.GetAnnotations(); len(annotations) > 0 { // null would remove all
 		set["annotations"] = annotations
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": set})
 	if err != nil {
 		return nil, err
 	}
-	updated, err := k.client(about).Patch(ctx, about.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	if apierrors.IsNotFound(err) {
-		return k.create(ctx, t, about)
+	return k.client(about).Patch(ctx, about.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+}
+
+// annotationAdopted is on a namespace or definition that the tenant had before it was published. It stays
+// when it is no longer published, because all that the tenant has in it would go with it.
+const annotationAdopted = "berth.dev/adopted"
+
+// isOwn reports whether an object is the tenant's: it is no copy, or has been adopted.
+func isOwn(current *unstructured.Unstructured) bool {
+	_, copied := current.GetLabels()[v1alpha1.LabelPublication]
+	return !copied || current.GetAnnotations()[annotationAdopted] != ""
+}
+
+func setAnnotation(u *unstructured.Unstructured, name, value string) {
+	all := u.GetAnnotations()
+	if all == nil {
+		all = map[string]string{}
 	}
-	return updated, err
+	all[name] = value
+	u.SetAnnotations(all)
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// release leaves an object to the tenant that was the tenant's before it was published. It reports whether it was.
+func (k *Keeper) release(ctx context.Context, about key) (was bool, err error) {
+	if about.resource != namespaces && about.resource != definitions {
+		return false, nil
+	}
+	current, err := k.client(about).Get(ctx, about.name, metav1.GetOptions{})
+	if err != nil || current.GetAnnotations()[annotationAdopted] == "" {
+		return false, ignoreNotFound(err)
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, v1alpha1.LabelPublication, annotationAdopted)
+	_, err = k.client(about).Patch(ctx, about.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	return true, err
 }
 
 // upstreamFinalizers are those that upstream sets, and removes when they are due.
@@ -150,6 +202,9 @@ func (k *Keeper) remove(ctx context.Context, about key, uid *types.UID) error {
 		return err
 	}
 	k.forget(func(o key) bool { return o == about })
+	if released, err := k.release(ctx, about); released || err != nil {
+		return err
+	}
 	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	if uid != nil {
 		options.Preconditions = &metav1.Preconditions{UID: uid}

@@ -21,7 +21,7 @@ type PublicationSpecApplyConfiguration struct {
 	// not set.
 	Tenants *v1.LabelSelectorApplyConfiguration `json:"tenants,omitempty"`
 	// namespaces says where copies are that are in a namespace: Same is the namespace of the source's name, if the space has it,
-	// and Every is each namespace of the space that doesn't begin with kube-. Defaults to Same.
+	// and Every is the namespace default, and each that the tenant made. Defaults to Same.
 	Namespaces *apiv1alpha1.PublicationNamespaces `json:"namespaces,omitempty"`
 	// fields are set in each copy, after the source.
 	Fields []PublicationFieldApplyConfiguration `json:"fields,omitempty"`
