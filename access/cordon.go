@@ -20,7 +20,7 @@ func (r *Rules) CheckCordon(a authorizer.Attributes) error {
 		return nil
 	}
 	return fmt.Errorf("tenant %s is cordoned: clients may only read and delete objects; "+
-		"only an administrator of the platform can end this, in the cordoned field of the tenant", r.state.TenantName())
+		"ask the administrator of the platform to end this with spec.cordoned: false of the tenant", r.state.TenantName())
 }
 
 // readsOrDeletes reports whether a request changes nothing but by deletion. What connects to pods can change anything there.

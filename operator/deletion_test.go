@@ -46,7 +46,7 @@ func TestTheHostRefusesToDeleteTenantsByMistake(t *testing.T) {
 		e.refused(name, "the tenant "+name+" always exists and cannot be deleted")
 	}
 	e.create(tenant("acme"), tenant("acme-dev", below("acme")), tenant("acme-test", below("acme")))
-	e.refused("acme", "the tenant acme has 2 below it", "berth tenant delete acme --subtree",
+	e.refused("acme", "the tenant acme has tenants below it: 2; delete them first", "berth tenant delete acme --subtree",
 		`kubectl patch tenant acme --type merge -p '{"spec":{"deletionPropagation":"Subtree"}}'`)
 	if err := e.Delete(t.Context(), tenant("acme-dev"), client.DryRunAll); err != nil {
 		t.Errorf("a tenant that has none below it: %v", err)

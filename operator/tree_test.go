@@ -210,3 +210,55 @@ func TestUsageIsSummedUpTheTree(t *testing.T) {
 	}
 	sum("a", "7", 2, 3, 1)
 }
+
+// H4, O2: a tenant whose change the tree refuses stays where it is, and all else that its spec says takes effect: an owner who was removed
+// keeps no rights.
+func TestARefusedTenantLosesTheRightsThatItTakesAway(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	own := func(want ...string) {
+		t.Helper()
+		e.spaceIs("d", fmt.Sprintf("is owned by %v", want), func(s *v1alpha1.Space) bool { return slices.Equal(names(s), want) })
+	}
+	e.create(tenant("a"), tenant("b", below("a"), ownedBy("bob")), tenant("d", below("b"), ownedBy("dave", "dora")))
+	own("bob", "dave", "dora")
+	change(e, tenant("d"), func(one *v1alpha1.Tenant) {
+		one.Spec.Private = ptr.To(true) // the tree refuses it below b
+		one.Spec.Owners = one.Spec.Owners[1:]
+		one.Spec.Cordoned = ptr.To(true)
+	})
+	own("bob", "dora")
+	e.spaceIs("d", "is cordoned", func(s *v1alpha1.Space) bool { return ptr.Deref(s.Spec.Access.Cordoned, false) })
+	e.reason("d", v1alpha1.ReasonInvalidParent)
+}
+
+// H1, H7: tenants that name each other as parents have no place in the tree. They don't count each other without end, and each can be
+// deleted.
+func TestACycleIsRefusedAndCanBeDeleted(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	e.create(tenant("a", below("b")), tenant("b", below("a")), tenant("c", below("b")), tenant("self", below("self")))
+	for name, message := range map[string]string{
+		"a": `spec.parent: "b" is below the tenant "a"`, "b": `spec.parent: "a" is below the tenant "b"`,
+		"self": `spec.parent: "self" is below the tenant "self", or is the tenant itself`,
+		"c":    `spec.parent: the tree refuses the tenant "b"; follow the condition Ready of that tenant`,
+	} {
+		e.tenantIs(name, message, func(one *v1alpha1.Tenant) bool {
+			return readyOf(one).Reason == v1alpha1.ReasonInvalidParent && strings.Contains(readyOf(one).Message, message)
+		})
+		if err := e.Get(t.Context(), client.ObjectKey{Name: name}, &v1alpha1.Space{}); client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("the space of %s: %v", name, err)
+		}
+	}
+	for name, count := range map[string]int32{"a": 0, "b": 1, "self": 0} {
+		e.tenantIs(name, "counts only those that are not above it", func(one *v1alpha1.Tenant) bool {
+			return ptr.Deref(one.Status.Children, -1) == count && ptr.Deref(one.Status.Subtree.Tenants, -1) == count
+		})
+	}
+	for _, name := range []string{"self", "a", "c", "b"} {
+		if err := e.Delete(t.Context(), tenant(name)); err != nil {
+			t.Fatal(err)
+		}
+		e.gone(tenant(name))
+	}
+}

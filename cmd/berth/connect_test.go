@@ -5,7 +5,9 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -30,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/client/connection"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/internal/testruntime"
+	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -138,6 +141,7 @@ func TestConnectExplainsWhatIsMissing(t *testing.T) {
 		{[]string{"solar", "--secret-namespace", "kube-system"}, "found in namespace kube-system of the host"},
 		{[]string{"solar", "--as-owner", "bob"}, "bob is no owner of space solar with a kubeconfig in any namespace of the host; found: Group:devs, User:alice"},
 		{[]string{"solar", "--as-owner", "Group:alice"}, "alice is no owner"},
+		{[]string{"solar", "--as-owner", "ServiceAccount:ci:robot"}, "--as-owner=ServiceAccount:ci:robot: must be a User or a Group; a ServiceAccount has no kubeconfig"},
 		{[]string{"solar", "--print", "--", "ls"}, "--print prints the kubeconfig, and runs no command"},
 		{[]string{"solar", "--kubeconfig", "f", "--", "ls"}, "--kubeconfig=f is a file to add a context to"},
 		{[]string{"solar", "extra"}, "put a command after '--'"},
@@ -343,6 +347,30 @@ func TestConnectUsesTheDataDirectoryOfThisMachine(t *testing.T) {
 		out, notes, err := berth(t, slices.Concat([]string{"space", "connect", "solar"}, args, []string{"--", "sh", "-c", "cat $KUBECONFIG"})...)
 		if err != nil || notes != "" || !strings.Contains(out, "server: "+server) {
 			t.Errorf("%q: got %q and %q (%v)", args, out, notes, err)
+		}
+	}
+}
+
+// X2: a kubeconfig that is issued on this machine ends with the owner, as those in Secrets do.
+func TestConnectIssuesKubeconfigsThatEndWithTheOwner(t *testing.T) {
+	h := use(t)
+	h.make(t, newSpace("solar", "acme"))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "solar.kubeconfig"), h.kubeconfig(t, h.server.URL+testSpacePath, "admin", pki.AdminGroup), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.OpenCA(kubeconfig.ClientKeys(dir, "solar"), pki.SpaceCA("solar")); err != nil {
+		t.Fatal(err)
+	}
+	for text, owner := range map[string]pki.Owner{"alice": {Kind: "User", Name: "alice"}, "Group:devs": {Kind: "Group", Name: "devs"}} {
+		config, err := clientcmd.Load([]byte(must(t, "space", "connect", "solar", "--print", "--data-dir", dir, "--as-owner", text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].ClientCertificateData)
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || !slices.Equal(pki.OwnersOf(certificate), []pki.Owner{owner}) {
+			t.Errorf("the certificate of %s is that of %v, want %v (%v)", text, pki.OwnersOf(certificate), owner, err)
 		}
 	}
 }

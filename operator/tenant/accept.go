@@ -28,7 +28,8 @@ func (one *run) accept(ctx context.Context) error {
 		return err
 	}
 	if refused != nil {
-		return one.fail(v1alpha1.ReasonInvalidParent, refused.Error())
+		// The other steps follow: whoever is an owner no longer must not keep the rights until the parent is right.
+		one.flag(&problem{reason: v1alpha1.ReasonInvalidParent, message: refused.Error(), state: v1alpha1.TenantInvalid})
 	}
 	return nil
 }
@@ -42,8 +43,12 @@ func (r *reconciler) enter(ctx context.Context, tenant *v1alpha1.Tenant, depth i
 			above := &v1alpha1.Tenant{}
 			switch err := r.client.Get(ctx, client.ObjectKey{Name: parent}, above); {
 			case err == nil:
-				if _, err := r.enter(ctx, above, depth, seen); err != nil { // if it is refused, this one has no parent
+				refusedAbove, err := r.enter(ctx, above, depth, seen)
+				if err != nil {
 					return nil, err
+				}
+				if _, known := r.tree.Get(parent); !known && refusedAbove != nil {
+					return r.refuseBelow(ctx, tenant)
 				}
 			case !apierrors.IsNotFound(err):
 				return nil, fmt.Errorf("read tenant %s: %w", parent, err)
@@ -60,6 +65,33 @@ func (r *reconciler) enter(ctx context.Context, tenant *v1alpha1.Tenant, depth i
 		r.enqueue(r.childNames(ctx, tenant.Name)...)  // they may have waited for this one
 	}
 	return nil, nil
+}
+
+// refuseBelow returns why a tenant can't be below one that exists and has no place in the tree.
+func (r *reconciler) refuseBelow(ctx context.Context, tenant *v1alpha1.Tenant) (refused, err error) {
+	above, err := r.namedAbove(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if above[tenant.Name] {
+		return fmt.Errorf("spec.parent: %q is below the tenant %q; delete one of the two, and create it with another parent", tenant.Spec.Parent, tenant.Name), nil
+	}
+	return fmt.Errorf("spec.parent: the tree refuses the tenant %q; follow the condition Ready of that tenant", tenant.Spec.Parent), nil
+}
+
+// namedAbove returns the tenants above one as their specs name them, whether the tree accepts them or not. The tenant itself is one of
+// them if they form a cycle.
+func (r *reconciler) namedAbove(ctx context.Context, tenant *v1alpha1.Tenant) (map[string]bool, error) {
+	names := map[string]bool{}
+	for name := tenant.Spec.Parent; name != "" && !names[name]; {
+		names[name] = true
+		above := &v1alpha1.Tenant{}
+		if err := r.client.Get(ctx, client.ObjectKey{Name: name}, above); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read tenant %s: %w", name, err)
+		}
+		name = above.Spec.Parent
+	}
+	return names, nil
 }
 
 // forget removes a tenant that is gone.

@@ -16,11 +16,14 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// createSpace creates the space of the tenant's name (T1). It takes over no space of anybody else.
+// createSpace creates the space of the tenant's name (T1), if the tenant is in the tree. It takes over no space of anybody else.
 func (one *run) createSpace(ctx context.Context) error {
 	name := one.tenant.Name
 	if name == v1alpha1.SystemTenant {
 		return nil // its space is the host (T3)
+	}
+	if _, accepted := one.tree.Get(name); !accepted {
+		return nil
 	}
 	space := &v1alpha1.Space{}
 	err := one.client.Get(ctx, client.ObjectKey{Name: name}, space)
@@ -30,9 +33,9 @@ func (one *run) createSpace(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read space %s: %w", name, err)
 	case space.Spec.TenantName == "":
-		one.problem = taken("the space %s exists and belongs to no tenant; to give it to this one, set its spec.tenantName to %q, or delete one of the two", name, name)
+		one.flag(taken("the space %s exists and belongs to no tenant; to give it to this one, set its spec.tenantName to %q, or delete one of the two", name, name))
 	case space.Spec.TenantName != name:
-		one.problem = taken("the space %s exists and belongs to the tenant %s; delete it, or delete this tenant and choose another name", name, space.Spec.TenantName)
+		one.flag(taken("the space %s exists and belongs to the tenant %s; delete it, or delete this tenant and choose another name", name, space.Spec.TenantName))
 	}
 	return nil // other spaces of the tenant get what it says
 }

@@ -22,7 +22,7 @@ const mostNamed = 5
 // those below them in turn, all branches at once.
 func (one *run) deleteChildren(ctx context.Context) (err error) {
 	if len(one.children) == 0 { // according to the cache
-		if one.children, err = children(ctx, one.live, one.tenant.Name); err != nil {
+		if one.children, err = one.childrenOf(ctx, one.live, one.tenant); err != nil {
 			return err
 		}
 	}

@@ -67,10 +67,11 @@ type problem struct {
 // errStop ends the steps of a reconcile. What is wrong is in the status.
 var errStop = errors.New("stop")
 
-// fail ends the steps, and reports why.
-func (one *run) fail(reason, message string) error {
-	one.problem = &problem{reason: reason, message: message, state: v1alpha1.TenantInvalid}
-	return errStop
+// flag reports a problem, unless an earlier step has found one. The steps go on.
+func (one *run) flag(p *problem) {
+	if one.problem == nil {
+		one.problem = p
+	}
 }
 
 // Reconcile implements [reconcile.Reconciler].
@@ -135,20 +136,25 @@ func (r *reconciler) read(ctx context.Context, name string) (*run, error) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	var err error
-	if one.children, err = children(ctx, r.client, name); err != nil {
+	if one.children, err = r.childrenOf(ctx, r.client, one.tenant); err != nil {
 		return nil, err
 	}
 	one.spaces, err = spaces(ctx, r.client, name)
 	return one, err
 }
 
-// children returns the tenants directly below one.
-func children(ctx context.Context, c client.Reader, name string) ([]v1alpha1.Tenant, error) {
+// childrenOf returns the tenants directly below one, without those that are above it, too. The tree refuses such a cycle. If its tenants
+// counted each other, their sums would grow without end, and none of them could be deleted before the others.
+func (r *reconciler) childrenOf(ctx context.Context, c client.Reader, tenant *v1alpha1.Tenant) ([]v1alpha1.Tenant, error) {
 	list := &v1alpha1.TenantList{}
-	if err := c.List(ctx, list, client.MatchingFields{parentField: name}); err != nil {
-		return nil, fmt.Errorf("list tenants below %s: %w", name, err)
+	if err := c.List(ctx, list, client.MatchingFields{parentField: tenant.Name}); err != nil {
+		return nil, fmt.Errorf("list tenants below %s: %w", tenant.Name, err)
 	}
-	return list.Items, nil
+	if _, accepted := r.tree.Get(tenant.Name); accepted || len(list.Items) == 0 {
+		return list.Items, nil
+	}
+	above, err := r.namedAbove(ctx, tenant)
+	return slices.DeleteFunc(list.Items, func(child v1alpha1.Tenant) bool { return above[child.Name] }), err
 }
 
 // spaces returns the spaces of a tenant, by name.

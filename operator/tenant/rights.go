@@ -31,7 +31,7 @@ func (one *run) findRights(ctx context.Context) error {
 	rights, err := owners.Of(one.tenant, bequeathers, all.Items)
 	one.rights = &rights
 	if err != nil {
-		one.problem = &problem{reason: v1alpha1.ReasonInvalidSpec, message: err.Error(), state: v1alpha1.TenantInvalid}
+		one.flag(&problem{reason: v1alpha1.ReasonInvalidSpec, message: err.Error(), state: v1alpha1.TenantInvalid})
 	}
 	return nil
 }

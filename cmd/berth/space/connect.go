@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/client/connection"
 	"github.com/berth-dev/berth/client/hostapi"
 	"github.com/berth-dev/berth/cmd/berth/flags"
@@ -82,7 +83,7 @@ To issue kubeconfigs for other users where Berth runs, see 'berth kubeconfig'.`,
 			return merge(cmd, open, file)
 		},
 	}
-	cmd.Flags().StringVar(&target.owner, "as-owner", "", "connect as this owner: NAME, or KIND:NAME with KIND User, Group, or ServiceAccount (default: as the space's admin)")
+	cmd.Flags().StringVar(&target.owner, "as-owner", "", "connect as this owner: NAME, or KIND:NAME with KIND User or Group (default: as the space's admin)")
 	cmd.Flags().StringVar(&target.namespace, "secret-namespace", "", "host namespace of the Secret with the kubeconfig (default: all are searched)")
 	cmd.Flags().StringVar(&file, "kubeconfig", "", "file to add the context to, instead of $KUBECONFIG or ~/.kube/config; --host-kubeconfig chooses the host")
 	cmd.Flags().BoolVar(&prints, "print", false, "print the kubeconfig, with the address that Berth has written")
@@ -130,6 +131,9 @@ type target struct {
 func (t *target) options(cmd *cobra.Command, space string) (connection.Options, error) {
 	options := connection.Options{Wanted: connection.Wanted{Space: space, Namespace: t.namespace}, Notes: cmd.ErrOrStderr(), LocalFirst: t.host.Here()}
 	options.OwnerKind, options.Owner = connection.ParseOwner(t.owner)
+	if options.OwnerKind == v1alpha1.ServiceAccountKind {
+		return options, fmt.Errorf("--as-owner=%s: must be a User or a Group; a ServiceAccount has no kubeconfig and uses its tokens, see 'kubectl create token'", t.owner)
+	}
 	options.Host, options.HostError = t.host.Open(cmd)
 	if !t.host.Elsewhere() {
 		options.Local = localConfig(cmd.Context(), t.host.DataDir, options.Wanted, options.Host)

@@ -4,6 +4,7 @@
 package space
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,11 +38,7 @@ func localConfig(ctx context.Context, dir string, wanted connection.Wanted, host
 		if err != nil {
 			return nil, err
 		}
-		request := kubeconfig.Request{User: owner.Name, Groups: []string{v1alpha1.OwnersGroup}, TTL: ownerTTL}
-		if owner.Kind == v1alpha1.GroupKind { // the user is some member
-			request.User, request.Groups = "berth:group:"+owner.Name, append(request.Groups, owner.Name)
-		}
-		data, err := kubeconfig.Issue(dir, wanted.Space, request)
+		data, err := kubeconfig.Issue(dir, wanted.Space, kubeconfig.Request{Owner: &owner, TTL: ownerTTL}) // it ends with the owner
 		if err != nil {
 			return nil, fmt.Errorf("issue a kubeconfig for owner %s of space %s: %w", wanted.Owner, wanted.Space, err)
 		}
@@ -51,8 +48,8 @@ func localConfig(ctx context.Context, dir string, wanted connection.Wanted, host
 
 // findOwner returns the owner of a space that is wanted. Without a host, which knows the owners, it takes the name for that of a
 // user: the space decides what the user may do.
-func findOwner(ctx context.Context, wanted connection.Wanted, host *hostapi.Client) (v1alpha1.Owner, error) {
-	guess := v1alpha1.Owner{Kind: wanted.OwnerKind, Name: wanted.Owner}
+func findOwner(ctx context.Context, wanted connection.Wanted, host *hostapi.Client) (v1alpha1.Subject, error) {
+	guess := v1alpha1.Subject{Kind: cmp.Or(wanted.OwnerKind, v1alpha1.UserKind), Name: wanted.Owner}
 	if host == nil {
 		return guess, nil
 	}
@@ -63,7 +60,7 @@ func findOwner(ctx context.Context, wanted connection.Wanted, host *hostapi.Clie
 	var known []string
 	for _, owner := range space.Spec.Access.Owners {
 		if owner.Name == wanted.Owner && (wanted.OwnerKind == "" || owner.Kind == wanted.OwnerKind) {
-			return owner, nil
+			return v1alpha1.Subject{Kind: owner.Kind, Name: owner.Name}, nil
 		}
 		known = append(known, fmt.Sprintf("%s:%s", owner.Kind, owner.Name))
 	}
