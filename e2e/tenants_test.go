@@ -196,3 +196,20 @@ func TestATenantsNamespacesAreAsItSays(t *testing.T) {
 	host.kubectl(t, "patch", "tenant", "oil", "--type=merge", "-p", `{"spec":{"cordoned":false}}`)
 	c.can(t, alice, "create configmaps -n one", "yes")
 }
+
+// O1, O8: rights are taken away, and a tenant is cordoned, also while its space is paused or its spec is invalid in another field.
+func TestRightsEndWhileASpaceIsPausedOrInvalid(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--space", "other")
+	host := b.host(t)
+	const owners = `access: {owners: [{kind: User, name: alice}, {kind: User, name: bob}]}`
+	applySpace(t, host, "paused", "{"+owners+"}")
+	c := &capsule{host: host, space: b.space(t, "paused")}
+	c.can(t, "--as alice", "create namespaces", "yes")
+	host.kubectl(t, "patch", "space", "paused", "--type=merge", "-p", `{"spec":{"paused":true,"access":{"owners":[{"kind":"User","name":"bob"}]}}}`)
+	c.can(t, "--as alice", "create namespaces", "no")
+	c.can(t, "--as bob", "create namespaces", "yes")
+	host.kubectl(t, "patch", "space", "paused", "--type=merge", "-p", `{"spec":{"paused":false,"limits":{"wathces":"3"},"access":{"cordoned":true}}}`)
+	awaitReady(t, host, "paused", "InvalidSpec", "wathces")
+	c.can(t, "--as bob", "create namespaces", "no")
+}

@@ -96,8 +96,8 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
-	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
-	// wakes. Defaults to false.
+	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces, and
+	// publications. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it

@@ -30,6 +30,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="the name of a tenant may have at most 57 characters, because the names of its objects on the host begin with it"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="the name of a tenant must not contain dots"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name != 'host'",message="the name host is reserved"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",message="a tenant can't be its own parent; set spec.parent to another tenant, or leave it out"
 type Tenant struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -74,6 +74,7 @@ func TestATenantIsValidated(t *testing.T) {
 		"no name":            {owner("User", ""), []string{"spec.owners[0].name"}},
 		"owner twice":        {tenant(v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "User", Name: "a"}, {Kind: "User", Name: "a"}}}), []string{"spec.owners[1]", "Duplicate"}},
 		"parent":             {tenant(v1alpha1.TenantSpec{Parent: "A b"}), []string{"spec.parent"}},
+		"its own parent":     {tenant(v1alpha1.TenantSpec{Parent: "valid"}), []string{"can't be its own parent"}},
 		"profile":            {tenant(v1alpha1.TenantSpec{OwnerProfile: "All"}), []string{"spec.ownerProfile", `"SpaceAdmin", "NamespaceAdmin"`}},
 		"propagation":        {tenant(v1alpha1.TenantSpec{DeletionPropagation: "Orphan"}), []string{"spec.deletionPropagation", `"Refuse", "Subtree"`}},
 		"namespaces":         {tenant(v1alpha1.TenantSpec{Namespaces: v1alpha1.Namespaces{Quota: ptr.To[int32](-1)}}), []string{"spec.namespaces.quota"}},

@@ -128,7 +128,7 @@ func (e *invalidSpec) Error() string { return e.ToAggregate().Error() }
 var errPaused = errors.New("the space was paused before its first start; set spec.paused to false to start it")
 
 // want returns the spec that a space is to run with: that of its object, or the one before if the object is paused or
-// invalid.
+// invalid. What the space enforces of its tenant is that of the object even then, if it is valid.
 func (m *Manager) want(object *v1alpha1.Space) (*applied, *specs.Settings, error) {
 	settings, errs := m.config.Specs.Read(&object.Spec, field.NewPath("spec"))
 	if err := isolation.CheckSpaceName(object.Name); err != nil { // the definition refuses it; names are paths here
@@ -152,6 +152,14 @@ func (m *Manager) want(object *v1alpha1.Space) (*applied, *specs.Settings, error
 	}
 	if before == nil {
 		return nil, nil, failure
+	}
+	// Rights are taken away, and tenants are cordoned, whatever else is wrong or has to wait.
+	next := &applied{Generation: before.Generation, Spec: specs.WithEnforced(before.Spec, &object.Spec), Outgrown: before.Outgrown, partly: before.partly}
+	if settings, more := m.config.Specs.Read(&next.Spec, field.NewPath("spec")); len(more) == 0 && !equality.Semantic.DeepEqual(next.Spec, before.Spec) {
+		if len(errs) > 0 {
+			return next, settings, failure
+		}
+		return next, settings, nil
 	}
 	settings, more := m.config.Specs.Read(&before.Spec, field.NewPath("spec"))
 	if len(more) > 0 {

@@ -45,6 +45,13 @@ func WithoutEnforced(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	return spec
 }
 
+// WithEnforced returns a spec with that part of another one.
+func WithEnforced(spec v1alpha1.SpaceSpec, other *v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
+	other = other.DeepCopy()
+	spec.TenantName, spec.Access, spec.Namespaces, spec.Publications = other.TenantName, other.Access, other.Namespaces, other.Publications
+	return spec
+}
+
 // sources are what spaces enforce, by name of the space. A space keeps its source as long as it exists, whether it sleeps or not.
 type sources struct {
 	publications Publications

@@ -32,8 +32,8 @@ type SpaceSpecApplyConfiguration struct {
 	// back a space that has been moved for it; isolation stays as it is. If neither this nor the platform's configuration sets
 	// it, it is 0.
 	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
-	// paused keeps the platform from acting on changes of this object. The space is left as it is: it serves, sleeps, and
-	// wakes. Defaults to false.
+	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces, and
+	// publications. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
 	// on disk for a space of the same name, and Snapshot takes a last snapshot first, to where snapshots says. Host objects
