@@ -232,3 +232,22 @@ func TestATenantSaysWhatIsWrong(t *testing.T) {
 		return nil
 	})
 }
+
+// T1: a space that names a tenant that doesn't exist says so in an event.
+func TestASpaceOfATenantThatDoesNotExistSaysSo(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	e.create(&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "orphan"}, Spec: v1alpha1.SpaceSpec{TenantName: "typo"}})
+	e.eventually("an event", func(ctx context.Context) error {
+		list := &eventsv1.EventList{}
+		if err := e.List(ctx, list); err != nil {
+			return err
+		}
+		for _, event := range list.Items {
+			if event.Regarding.Name == "orphan" && event.Reason == "TenantNotFound" && strings.Contains(event.Note, "there is no tenant typo") {
+				return nil
+			}
+		}
+		return fmt.Errorf("there is none among %d", len(list.Items))
+	})
+}

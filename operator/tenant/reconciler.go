@@ -82,7 +82,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	one, err := r.read(ctx, request.Name)
 	if apierrors.IsNotFound(err) {
 		r.forget(request.Name)
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, r.reportOrphans(ctx, request.Name)
 	}
 	if err == nil {
 		err = one.reconcile(ctx)

@@ -31,7 +31,7 @@ func newDelete(host *flags.Host) *cobra.Command {
 be undone or stopped. What becomes of the data of a space is in its spec.deletionPolicy.
 
 A tenant that has tenants below it is deleted only with --subtree, which deletes those,
-too. To see which tenants that are, use --dry-run=client.
+too. To see which tenants that are, use --subtree with --dry-run=client.
 
 The command exits with code 1 if a tenant isn't deleted when --timeout expires; the
 deletion continues.`,
@@ -45,34 +45,37 @@ deletion continues.`,
 				return err
 			}
 			var deleted []*v1alpha1.Tenant
+			var errs []error // of some tenants, which don't keep the others
 			for _, name := range args {
 				tenant := &v1alpha1.Tenant{}
-				if err := host.Get(cmd.Context(), client.ObjectKey{Name: name}, tenant); err != nil {
-					return err
+				err := host.Get(cmd.Context(), client.ObjectKey{Name: name}, tenant)
+				if err == nil {
+					err = remove(cmd, host, tenant, subtree, &change)
 				}
-				if err := remove(cmd, host, tenant, subtree, &change); err != nil {
-					return err
+				if err != nil {
+					errs = append(errs, err)
+					continue
 				}
 				deleted = append(deleted, tenant)
 			}
 			if change.Dry() {
-				return nil
+				return errors.Join(errs...)
 			}
 			if !wait.Wait {
 				for _, tenant := range deleted {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is being deleted\n", progress.Name(tenant))
 				}
-				return nil
+				return errors.Join(errs...)
 			}
 			ctx, cancel := wait.Context(cmd.Context(), "the deletion continues, see 'berth tenant get'")
 			defer cancel()
 			for _, tenant := range deleted {
 				if err := progress.Deleted(ctx, host, tenant, cmd.ErrOrStderr()); err != nil {
-					return err
+					return errors.Join(append(errs, err)...)
 				}
 				change.Line(cmd, progress.Name(tenant), "deleted")
 			}
-			return nil
+			return errors.Join(errs...)
 		}),
 	}
 	cmd.Flags().BoolVar(&subtree, "subtree", false, "also delete all tenants below")
