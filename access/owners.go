@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -119,4 +120,30 @@ func (r *Rules) Promotes() bool { return r.state.Access.ServiceAccountPromotion 
 func (r *Rules) HasOwner(kind v1alpha1.SubjectKind, name string) bool {
 	return slices.ContainsFunc(r.state.Access.Owners, func(o v1alpha1.Owner) bool { return o.Kind == kind && o.Name == name }) ||
 		slices.Contains(r.state.Access.Administrators, v1alpha1.Subject{Kind: kind, Name: name})
+}
+
+// OwnerIn returns an owner, an administrator, or a subject of an additional role binding that is a ServiceAccount of a namespace, or the
+// group of all of them; "" if there is none. Whoever creates such a namespace has the rights of that subject.
+func (r *Rules) OwnerIn(namespace string) string {
+	var names []string
+	for _, o := range r.state.Access.Owners {
+		names = append(names, o.Name)
+	}
+	for _, a := range r.state.Access.Administrators {
+		names = append(names, a.Name)
+	}
+	for _, binding := range r.state.Access.AdditionalRoleBindings {
+		for _, s := range binding.Subjects {
+			if s.Kind == rbacv1.ServiceAccountKind {
+				names = append(names, serviceAccountPrefix+s.Namespace+":"+s.Name)
+			}
+			names = append(names, s.Name)
+		}
+	}
+	for _, name := range names {
+		if in, _, ok := serviceAccount(name); ok && in == namespace || name == serviceAccountGroups+":"+namespace {
+			return name
+		}
+	}
+	return ""
 }

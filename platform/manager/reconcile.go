@@ -65,16 +65,13 @@ func (m *Manager) changed(space string) {
 	m.objects.Queue.AddAfter(space, settleTime)
 }
 
-// namespacesSettleTime is how long a change of a space's namespaces waits for the next one. It is short, because the tenant's other
-// spaces may use what this one leaves of the tenant's quota.
-const namespacesSettleTime = time.Second
-
-// quotaSettleTime is how long a change of what a space uses of its quota waits for the next one.
+// quotaSettleTime is how long a change of what a space uses of its quota, or of its namespaces, waits for the next one, so that a
+// tenant can't make the host store a status for each.
 const quotaSettleTime = 5 * time.Second
 
 // namespacesChanged reconciles a space soon, because it has more or fewer namespaces. It does not block.
 func (m *Manager) namespacesChanged(space string) {
-	m.objects.Queue.AddAfter(space, namespacesSettleTime)
+	m.objects.Queue.AddAfter(space, quotaSettleTime)
 }
 
 // quotaChanged reconciles a space soon, because the use of its quota has changed. It does not block.

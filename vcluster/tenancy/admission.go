@@ -83,7 +83,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return nil
 	}
 	for _, check := range []func(context.Context, admission.Attributes) error{
-		checkKept, checkLabels, checkNamespace, p.checkQuota, p.checkPromotion, p.checkAPIService,
+		checkKept, checkLabels, checkNamespace, p.checkOwnersNamespace, p.checkQuota, p.checkPromotion, p.checkAPIService,
 	} {
 		if err := check(ctx, a); err != nil {
 			return admission.NewForbidden(a, err)
@@ -166,6 +166,30 @@ func checkNamespace(_ context.Context, a admission.Attributes) error {
 	return access.CheckMetadata(old, object)
 }
 
+// checkOwnersNamespace refuses to create a namespace whose ServiceAccounts would have rights that its creator doesn't have.
+func (p *Plugin) checkOwnersNamespace(_ context.Context, a admission.Attributes) error {
+	if a.GetResource().GroupResource() != namespaces || a.GetOperation() != admission.Create {
+		return nil
+	}
+	object := metadataOf(a.GetObject())
+	if object == nil {
+		return nil
+	}
+	owner, creator := p.source.Rules().OwnerIn(object.GetName()), a.GetUserInfo()
+	if owner == "" || isAdmin(creator) {
+		return nil
+	}
+	if standing := p.tenant.standing(creator); standing.Administrator || standing.SpaceAdmin {
+		return nil
+	}
+	return fmt.Errorf("metadata.name: the tenant gives rights to %s, which is of this namespace; ask the administrator of the platform to create it, or choose another name", owner)
+}
+
+// isAdmin reports whether a user is an admin of the space, whoever its owners are.
+func isAdmin(u user.Info) bool {
+	return u != nil && (slices.Contains(u.GetGroups(), pki.AdminGroup) || slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup))
+}
+
 // checkQuota answers a dry run. The storage of namespaces decides on others, because it knows which namespaces there are.
 func (p *Plugin) checkQuota(_ context.Context, a admission.Attributes) error {
 	rules := p.source.Rules()
@@ -208,8 +232,5 @@ func (p *Plugin) checkPromotion(_ context.Context, a admission.Attributes) error
 }
 
 func (p *Plugin) mayPromote(u user.Info) bool {
-	if u == nil {
-		return false
-	}
-	return slices.Contains(u.GetGroups(), pki.AdminGroup) || slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) || p.tenant.standing(u).MayPromote()
+	return u != nil && (isAdmin(u) || p.tenant.standing(u).MayPromote())
 }

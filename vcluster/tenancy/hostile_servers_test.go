@@ -255,3 +255,22 @@ func TestWhatWasTheTenantsStaysWhenItIsNoLongerPublished(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// O1, O7: an owner doesn't get the rights of a ServiceAccount that owns the tenant, too, by creating its namespace.
+func TestHostileOwnersDoNotCreateTheNamespacesOfOthers(t *testing.T) {
+	state := capsule()
+	state.Access.Owners = append(state.Access.Owners,
+		v1alpha1.Owner{Kind: v1alpha1.UserKind, Name: "eve", ClusterRoles: []string{"edit"}},
+		v1alpha1.Owner{Kind: v1alpha1.ServiceAccountKind, Name: "system:serviceaccount:gitops:robot", ClusterRoles: []string{"cluster-admin"}})
+	e := startEnv(t, state)
+	eve := e.as("eve", v1alpha1.OwnersGroup)
+	if err := forbidden(createNamespace(t, eve, "gitops"), "metadata.name", "system:serviceaccount:gitops:robot"); err != nil {
+		t.Error(err)
+	}
+	if err := createNamespace(t, eve, "other"); err != nil {
+		t.Error(err)
+	}
+	if err := createNamespace(t, e.admin(), "gitops"); err != nil {
+		t.Error(err)
+	}
+}
