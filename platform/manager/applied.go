@@ -119,11 +119,6 @@ func (s *appliedSpecs) remove(space string) {
 	delete(s.of, space)
 }
 
-// invalidSpec is the error of a spec with invalid fields.
-type invalidSpec struct{ field.ErrorList }
-
-func (e *invalidSpec) Error() string { return e.ToAggregate().Error() }
-
 // errPaused is the error of a new space that is paused.
 var errPaused = errors.New("the space was paused before its first start; set spec.paused to false to start it")
 

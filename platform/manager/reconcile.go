@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -311,3 +312,8 @@ func (m *Manager) checkOwn(ctx context.Context, space string) error {
 		return nil
 	}
 }
+
+// invalidSpec is the error of a spec with invalid fields.
+type invalidSpec struct{ field.ErrorList }
+
+func (e *invalidSpec) Error() string { return e.ToAggregate().Error() }
