@@ -20,7 +20,7 @@ const ConfigurationName = "berth"
 // +kubebuilder:printcolumn:name="Default tenant",type=string,JSONPath=`.spec.defaultTenantName`
 // +kubebuilder:printcolumn:name="Promotion",type=string,JSONPath=`.spec.serviceAccountPromotion`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'berth'",message="there is one BerthConfiguration, with the name berth"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'berth'",message="metadata.name: there is one BerthConfiguration, with the name berth"
 type BerthConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -30,9 +30,9 @@ import (
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="the name of a space may have at most 57 characters, because the names of its objects on the host begin with it"
-// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="the name of a space must not contain dots"
-// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['system', 'host'])",message="the names system and host are reserved"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="metadata.name: the name of a space may have at most 57 characters, because the names of its objects on the host begin with it"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: the name of a space must not contain dots"
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['system', 'host'])",message="metadata.name: the names system and host are reserved"
 type Space struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

@@ -27,10 +27,10 @@ import (
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.summary.cpu`,priority=1
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.summary.memory`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="the name of a tenant may have at most 57 characters, because the names of its objects on the host begin with it"
-// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="the name of a tenant must not contain dots"
-// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'host'",message="the name host is reserved"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",message="a tenant can't be its own parent; set spec.parent to another tenant, or leave it out"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="metadata.name: the name of a tenant may have at most 57 characters, because the names of its objects on the host begin with it"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: the name of a tenant must not contain dots"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'host'",message="metadata.name: the name host is reserved"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",message="spec.parent: a tenant can't be its own parent; set spec.parent to another tenant, or leave it out"
 type Tenant struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
