@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -100,10 +101,7 @@ func TestSourcesAreSelectedByNameSelectorOrLabel(t *testing.T) {
 		}
 		return nil
 	})
-	p.Spec.Sources = p.Spec.Sources[:1]
-	if err := e.Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	e.change(t, p, func() { p.Spec.Sources = p.Spec.Sources[:1] })
 	e.publishes(t, "select", "select-name")
 }
 
@@ -253,11 +251,7 @@ func TestAPublicationIsBounded(t *testing.T) {
 	p := e.publish(t, "bound", v1alpha1.PublicationSpec{Sources: []v1alpha1.PublicationSource{source}})
 	e.publishes(t, "bound", "bound-0", "bound-1", "bound-2", "bound-3")
 	e.reports(t, "bound", v1alpha1.ReasonTooManyObjects, "2 objects are left out, the first of them ConfigMap default/bound-4", "at most 256 objects and 4096 KiB")
-	p = e.latest(t, p)
-	p.Spec.Fields = []v1alpha1.PublicationField{{Path: "data.b", Expression: "space.name"}}
-	if err := e.Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	e.change(t, p, func() { p.Spec.Fields = []v1alpha1.PublicationField{{Path: "data.b", Expression: "space.name"}} })
 	e.publishes(t, "bound")
 	e.reports(t, "bound", v1alpha1.ReasonTooManyObjects, "6 objects are left out", "512 KiB")
 }
@@ -280,23 +274,25 @@ func TestFieldsAreChecked(t *testing.T) {
 		{"data.tenant", "tenant.labels.absent", v1alpha1.ReasonFieldsFailed, "no such key: absent, in ConfigMap default/fields-a for space fields-space"},
 		{"kind2.x", "'x'", v1alpha1.ReasonPublished, ""},
 	} {
-		p = e.latest(t, p)
-		p.Spec.Fields = []v1alpha1.PublicationField{{Path: c.path, Expression: c.expression}}
-		if err := e.Update(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		e.change(t, p, func() { p.Spec.Fields = []v1alpha1.PublicationField{{Path: c.path, Expression: c.expression}} })
 		e.reports(t, "fields", c.reason, c.want)
 		e.publishes(t, "fields", "fields-a")
 	}
 }
 
-func (e *env) latest(t *testing.T, p *v1alpha1.Publication) *v1alpha1.Publication {
+// change changes a publication, and tries again if the reconciler has written it meanwhile.
+func (e *env) change(t *testing.T, p *v1alpha1.Publication, f func()) {
 	t.Helper()
-	latest := &v1alpha1.Publication{}
-	if err := e.Get(t.Context(), client.ObjectKeyFromObject(p), latest); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := e.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		f()
+		return e.Update(t.Context(), p)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return latest
 }
 
 func (e *env) versions(t *testing.T, publication string) map[string]string {
