@@ -17,7 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/retry"
+	clientretry "k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -283,7 +283,7 @@ func TestFieldsAreChecked(t *testing.T) {
 // change changes a publication, and tries again if the reconciler has written it meanwhile.
 func (e *env) change(t *testing.T, p *v1alpha1.Publication, f func()) {
 	t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := clientretry.RetryOnConflict(clientretry.DefaultRetry, func() error {
 		if err := e.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 			return err
 		}
