@@ -15,10 +15,23 @@ func tenantObject(name, spec string) string {
 	return fmt.Sprintf("{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: %s}, spec: %s}", name, spec)
 }
 
-// awaitTenant waits until a tenant is ready.
+// awaitTenant waits until a tenant exists and is ready.
 func awaitTenant(t *testing.T, host *cluster, name string) {
 	t.Helper()
+	awaitObject(t, host, "tenant/"+name)
 	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+name, "--timeout=60s")
+}
+
+// awaitObject waits until an object exists, which the operator creates some time after berth serves.
+func awaitObject(t *testing.T, host *cluster, name string) {
+	t.Helper()
+	eventually(t, func() error {
+		out, err := host.tryKubectl(t, "", "get", name)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 }
 
 // T1, T3, T6, T7, X6: a tenant comes with its space, and goes with everything that it had, also if Berth is killed on the way.
@@ -36,6 +49,7 @@ func TestATenantComesAndGoes(t *testing.T) {
 	if out, err := host.tryKubectl(t, "", "get", "space", "system"); err == nil {
 		t.Errorf("the tenant system has a Space: %s", out)
 	}
+	awaitObject(t, host, "space/default")
 	host.kubectl(t, "wait", "--for=condition=Ready", "space/default", "--timeout=60s")
 
 	for _, name := range []string{"gone", "stays"} {

@@ -16,7 +16,9 @@ import (
 func TestBerthUpServesTenants(t *testing.T) {
 	b := start(t, "--operator")
 	host := b.host(t)
-	host.kubectl(t, "wait", "--for=create", "tenant/system", "space/default", "--timeout=90s")
+	for _, name := range []string{"tenant/system", "tenant/default", "space/default"} {
+		awaitObject(t, host, name)
+	}
 	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/system", "tenant/default", "space/default", "--timeout=90s")
 	if owner := host.kubectl(t, "get", "space", "default", "-o", "jsonpath={.spec.tenantName}"); owner != "default" {
 		t.Errorf("the space default belongs to %q", owner)
