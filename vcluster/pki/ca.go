@@ -118,6 +118,15 @@ func (ca *CA) make() error {
 	if err := makeDir(ca.dir); err != nil {
 		return err
 	}
+	unlock, err := lockKeys(ca.dir)
+	if err != nil {
+		return fmt.Errorf("make certificate authority: %w", err)
+	}
+	defer unlock()
+	// Another may have made it meanwhile: a space that is prepared for its first start is often changed at the same time.
+	if err := ca.load(); !errors.Is(err, errNoCA) {
+		return err
+	}
 	key, cert, err := newAuthority(ca.name, ca.clock.Now())
 	if err != nil {
 		return fmt.Errorf("make certificate authority: %w", err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -271,4 +272,30 @@ func files(t *testing.T, dir string) (contents []string) {
 		contents = append(contents, n+": "+string(data))
 	}
 	return contents
+}
+
+// X2: an authority that several open at once for the first time is made once.
+func TestAnAuthorityIsMadeOnce(t *testing.T) {
+	for range 20 {
+		dir := t.TempDir()
+		var group errgroup.Group
+		made := make([][]byte, 8)
+		for i := range made {
+			group.Go(func() error {
+				ca, err := pki.OpenCA(dir, "space")
+				if err == nil {
+					made[i] = ca.PEM()
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		for _, pem := range made[1:] {
+			if !bytes.Equal(pem, made[0]) {
+				t.Fatal("two authorities were made")
+			}
+		}
+	}
 }
