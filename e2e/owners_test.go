@@ -148,6 +148,7 @@ func TestOwnersAreAsCapsuleDocumentsThem(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--operator", "--space", "other")
 	c := &capsule{host: b.host(t)}
+	awaitObject(t, c.host, "berthconfiguration/berth")
 	c.host.apply(t, capsuleConfiguration)
 	c.host.apply(t, capsuleRoles)
 	c.solar(t, "  owners:\n  - name: alice\n    kind: User\n")

@@ -116,7 +116,7 @@ type pipeWriter struct {
 	once sync.Once
 	code int
 	sent http.Header
-	err  error // the handler ended by panic before it sent a header
+	err  error // the handler ended without a header: by panic, or since its client gave up
 }
 
 func newPipeWriter(cancel context.CancelFunc) *pipeWriter {
@@ -168,7 +168,8 @@ func (w *pipeWriter) SetWriteDeadline(time.Time) error {
 // finish ends the response. It recovers the handler's panic, which is how an
 // API server aborts a response: the client sees an error, as it would see a
 // broken connection. So it does when ctx, the client's own, has ended: the
-// handler may have left off in the middle for that. It must be deferred.
+// handler may have left off for that, in the middle or before it sent a header.
+// It must be deferred.
 func (w *pipeWriter) finish(ctx context.Context) {
 	if p := recover(); p != nil {
 		err := fmt.Errorf("API server aborted the response: %v", p)
@@ -176,8 +177,9 @@ func (w *pipeWriter) finish(ctx context.Context) {
 		_ = w.writer.CloseWithError(err)
 		return
 	}
-	w.start(http.StatusOK, nil)
-	_ = w.writer.CloseWithError(context.Cause(ctx)) // nil is the end of a whole response
+	err := context.Cause(ctx)
+	w.start(http.StatusOK, err)
+	_ = w.writer.CloseWithError(err) // nil is the end of a whole response
 }
 
 // abandon tells the handler that nobody reads any more.
