@@ -29,7 +29,7 @@ func isInitial(namespace string) bool {
 	return false
 }
 
-// LimitRanges returns those of each namespace of tenants, without a namespace.
+// LimitRanges returns those of each namespace of the space, without a namespace.
 func (r *Rules) LimitRanges() []*corev1.LimitRange {
 	all := make([]*corev1.LimitRange, len(r.state.Namespaces.LimitRanges))
 	for i, spec := range r.state.Namespaces.LimitRanges {
@@ -38,7 +38,7 @@ func (r *Rules) LimitRanges() []*corev1.LimitRange {
 	return all
 }
 
-// NetworkPolicies returns those of each namespace of tenants, without a namespace.
+// NetworkPolicies returns those of each namespace of the space, without a namespace.
 func (r *Rules) NetworkPolicies() []*networkingv1.NetworkPolicy {
 	all := make([]*networkingv1.NetworkPolicy, len(r.state.Namespaces.NetworkPolicies))
 	for i, spec := range r.state.Namespaces.NetworkPolicies {

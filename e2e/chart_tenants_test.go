@@ -29,8 +29,8 @@ func fleet(i int) string { return fmt.Sprintf("fleet-%d", i) }
 // X1, X5, T1, T6: on a cluster with real containers, Helm installs Berth and ten tenants; an upgrade leaves what they run alone and
 // their requests are answered; a tenant is uninstalled without a trace; and an uninstallation of Berth leaves what the docs say.
 func TestTenantsOnARealClusterByHelm(t *testing.T) {
-	host, images := realCluster(t, envImage)
-	image := images[0]
+	host, images := realCluster(t, envImage, envTool)
+	image, tool := images[0], images[1]
 	ownTenants(t, host)
 	values := []string{
 		"../charts/berth", "--namespace", tenantsRelease, "--take-ownership", "--wait", "--timeout", "5m", "--set", ofImage(image) +
@@ -72,6 +72,9 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 		}
 	}
 
+	t.Run("the exec of a former owner ends", func(t *testing.T) {
+		checkExecEnds(t, host, node, fleet(2), tool)
+	})
 	t.Run("an upgrade of the operator fails no request", func(t *testing.T) {
 		stop := ask(t, spaces)
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.podAnnotations.round=two")...)...)

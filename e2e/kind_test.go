@@ -72,9 +72,15 @@ func TestSpacesRunRealContainers(t *testing.T) {
 // forwards, it stays when one of its connections is cut.
 func reached(t *testing.T, host *cluster, node corev1.Node, release, space string) *cluster {
 	t.Helper()
+	return reachedWith(t, host, node, release, space, kubeconfigOf(t, host, release, space))
+}
+
+// reachedWith is reached with a kubeconfig of its own.
+func reachedWith(t *testing.T, host *cluster, node corev1.Node, release, space string, kubeconfig []byte) *cluster {
+	t.Helper()
 	service := must(host.CoreV1().Services(release).Get(t.Context(), "berth", metav1.GetOptions{}))(t)
 	at := net.JoinHostPort(node.Status.Addresses[0].Address, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
-	config := must(clientcmd.Load(kubeconfigOf(t, host, release, space)))(t)
+	config := must(clientcmd.Load(kubeconfig))(t)
 	for _, c := range config.Clusters {
 		server := must(url.Parse(c.Server))(t)
 		c.TLSServerName, server.Host = server.Hostname(), at

@@ -31,13 +31,13 @@ type Namespaces struct {
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="!self.exists(key, ['berth.dev/', 'kubernetes.io/', 'k8s.io/', 'x-k8s.io/'].exists(domain, key.startsWith(domain) || key.contains('.' + domain)))",message="annotations of berth.dev, kubernetes.io, k8s.io, and x-k8s.io are set by Berth and by Kubernetes"
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// limitRanges are LimitRanges that each namespace has. Users of the space can't change them.
+	// limitRanges are LimitRanges that each namespace has, also default and kube-system. Users of the space can't change them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	LimitRanges []corev1.LimitRangeSpec `json:"limitRanges,omitempty"`
-	// networkPolicies are NetworkPolicies that each namespace has. Users of the space can't change them.
+	// networkPolicies are NetworkPolicies that each namespace has, also default and kube-system. Users of the space can't change them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

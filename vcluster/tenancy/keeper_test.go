@@ -127,7 +127,8 @@ func TestRoleBindingsAreShownAndComeBack(t *testing.T) {
 	})
 }
 
-// O8: they are in each namespace of the tenant, in no other, and change with the state also while the space sleeps.
+// O8: labels are on each namespace of the tenant, and on no other. Policies are in all namespaces, so that no pod escapes them. They change
+// with the state also while the space sleeps.
 func TestPoliciesAndLabelsFollowTheState(t *testing.T) {
 	state := full()
 	e := startEnv(t, &access.State{Space: "solar"})
@@ -165,7 +166,8 @@ func TestPoliciesAndLabelsFollowTheState(t *testing.T) {
 	}
 	expect("before", 1, "42")
 	expect("after", 1, "42")
-	expect("default", 0, "")
+	expect("default", 1, "")
+	expect("kube-system", 1, "")
 	n, err := e.admin().CoreV1().Namespaces().Get(t.Context(), "after", metav1.GetOptions{})
 	if err != nil || n.Annotations["example.com/team"] != "sun" {
 		t.Errorf("annotations %v, %v", n.Annotations, err)
@@ -177,6 +179,7 @@ func TestPoliciesAndLabelsFollowTheState(t *testing.T) {
 	})
 	expect("before", 0, "7")
 	expect("after", 0, "7")
+	expect("default", 0, "")
 }
 
 // O8

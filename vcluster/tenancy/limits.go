@@ -72,7 +72,7 @@ func (l limited) Validate(ctx context.Context, a admission.Attributes, o admissi
 }
 
 func (l limited) wait(ctx context.Context, a admission.Attributes) error {
-	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || inside.IsKeeper(ctx) || !access.IsTenants(a.GetNamespace()) {
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || inside.IsKeeper(ctx) {
 		return nil
 	}
 	switch a.GetResource().GroupResource() {

@@ -77,12 +77,12 @@ func (k *Keeper) desire(rules *access.Rules) (*desired, error) {
 		return nil, err
 	}
 	for _, l := range rules.LimitRanges() {
-		if err := d.add(limitRanges, "LimitRange", l, access.IsTenants); err != nil {
+		if err := d.add(limitRanges, "LimitRange", l, everywhere); err != nil {
 			return nil, err
 		}
 	}
 	for _, p := range rules.NetworkPolicies() {
-		if err := d.add(networkPolicies, "NetworkPolicy", p, access.IsTenants); err != nil {
+		if err := d.add(networkPolicies, "NetworkPolicy", p, everywhere); err != nil {
 			return nil, err
 		}
 	}
@@ -99,6 +99,9 @@ func (k *Keeper) desire(rules *access.Rules) (*desired, error) {
 	slices.SortStableFunc(d.cluster, func(a, b *template) int { return first(b) - first(a) }) // others depend on them
 	return d, nil
 }
+
+// everywhere is for policies: owners may run pods in the namespaces that each space begins with, too.
+func everywhere(string) bool { return true }
 
 // add adds an object of Berth's own.
 func (d *desired) add(resource schema.GroupVersionResource, kind string, object runtime.Object, in func(string) bool) error {

@@ -23,9 +23,9 @@ type NamespacesApplyConfiguration struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// annotations are those that each namespace has. Users of the space can't change them.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// limitRanges are LimitRanges that each namespace has. Users of the space can't change them.
+	// limitRanges are LimitRanges that each namespace has, also default and kube-system. Users of the space can't change them.
 	LimitRanges []v1.LimitRangeSpec `json:"limitRanges,omitempty"`
-	// networkPolicies are NetworkPolicies that each namespace has. Users of the space can't change them.
+	// networkPolicies are NetworkPolicies that each namespace has, also default and kube-system. Users of the space can't change them.
 	NetworkPolicies []networkingv1.NetworkPolicySpec `json:"networkPolicies,omitempty"`
 }
 
