@@ -116,6 +116,39 @@ func TestHostileServersOfPublishedKindsStopNothingElse(t *testing.T) {
 	}
 }
 
+// P1: an API server of the tenant that answered for a group first doesn't keep a published definition of the group, and its objects,
+// out of the space.
+func TestAPublishedDefinitionReplacesAServerOfTheTenant(t *testing.T) {
+	e := startEnv(t, &access.State{Space: "solar", Tenant: "solar"})
+	d, err := dynamic.NewForConfig(e.hostile()["a cluster admin"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, widgets := d.Resource(gvr("apiregistration.k8s.io", "v1", "apiservices")), d.Resource(gvr("example.com", "v1", "widgets")).Namespace("default")
+	if _, err := services.Create(t.Context(), aggregated("example.com", "v1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if _, err := widgets.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+			return fmt.Errorf("the tenant's server does not answer for the group: %w", errOr(err))
+		}
+		return nil
+	})
+	state := full()
+	state.Published = []access.Published{
+		publish(v1alpha1.SameNamespace, definition()),
+		publish(v1alpha1.SameNamespace, map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "default", "name": "w"}}),
+	}
+	e.source.Set(state)
+	eventually(t, func() error {
+		_, err := widgets.Get(t.Context(), "w", metav1.GetOptions{})
+		return err
+	})
+	if _, err := services.Create(t.Context(), aggregated("example.com", "v2"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("another version of the group can be handed over: %v", err)
+	}
+}
+
 // O8: the APIs by which Berth keeps objects are the space's.
 func TestHostileServersDoNotReplaceTheSpacesOwnAPIs(t *testing.T) {
 	e := startEnv(t, full())

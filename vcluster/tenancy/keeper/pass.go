@@ -53,11 +53,12 @@ func (k *Keeper) keepAll(ctx context.Context, rules *access.Rules) (*desired, er
 			return d, err
 		}
 	}
+	var errs failures
+	errs.add(k.reclaim(ctx, d))
 	all := k.list(ctx, d, recorded)
 	if err := ctx.Err(); err != nil {
 		return d, err
 	}
-	var errs failures
 	for _, err := range d.unknown {
 		errs.add(err)
 	}

@@ -24,8 +24,6 @@ import (
 // manager is the field manager of what the keeper writes.
 const manager = "berth"
 
-var errTooMany = fmt.Errorf("a space can have at most %d objects that Berth keeps", maxKept)
-
 var errDeleting = errors.New("it is being deleted")
 
 func (k *Keeper) client(about key) dynamic.ResourceInterface {
@@ -37,16 +35,19 @@ func (k *Keeper) client(about key) dynamic.ResourceInterface {
 
 // ensure makes an object what it should be, whoever made it, unless it is known to be so.
 func (k *Keeper) ensure(ctx context.Context, t *template, namespace string) error {
-	about := t.key(namespace)
+	about, limit := t.key(namespace), maxKept
+	if about.resource == bindings {
+		limit = maxKeptForBinding
+	}
 	k.mu.Lock()
 	was, known := k.known[about]
-	full := len(k.known) >= maxKept
+	full := len(k.known) >= limit
 	k.mu.Unlock()
 	switch {
 	case known && was.sum == t.sum:
 		return nil
 	case full && !known:
-		return errTooMany
+		return fmt.Errorf("keep %s %s: Berth already keeps %d objects in the space; give the tenant fewer owners or a lower quota of namespaces", t.resource.Resource, objectName(about), limit)
 	}
 	written, err := k.write(ctx, t, about)
 	if err != nil {
