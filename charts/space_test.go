@@ -205,8 +205,8 @@ func TestNotesOfATenantTellHowToConnect(t *testing.T) {
 // X1: values.yaml shows each value that the schema knows.
 func TestAllValuesOfATenantAreShown(t *testing.T) {
 	var schema struct{ Properties map[string]json.RawMessage }
-	var shown map[string]any
-	for file, into := range map[string]any{"space/values.schema.json": &schema, "space/values.yaml": &shown} {
+	var values map[string]any
+	for file, into := range map[string]any{"space/values.schema.json": &schema, "space/values.yaml": &values} {
 		text, err := os.ReadFile(file)
 		if err == nil {
 			err = yaml.Unmarshal(text, into)
@@ -216,7 +216,7 @@ func TestAllValuesOfATenantAreShown(t *testing.T) {
 		}
 	}
 	delete(schema.Properties, "global")
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(maps.Keys(shown))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(maps.Keys(values))); diff != "" {
 		t.Errorf("-schema +values:\n%s", diff)
 	}
 }

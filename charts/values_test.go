@@ -205,7 +205,7 @@ func TestAllValuesAreShown(t *testing.T) {
 			Properties map[string]json.RawMessage
 		}
 	}
-	var shown map[string]any
+	var documented map[string]any
 	values, err := os.ReadFile("berth/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -217,11 +217,11 @@ func TestAllValuesAreShown(t *testing.T) {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal(values, &shown); err != nil {
+	if err := yaml.Unmarshal(values, &documented); err != nil {
 		t.Fatal(err)
 	}
 	for name, property := range schema.Properties {
-		value, there := shown[name]
+		value, there := documented[name]
 		if !there && name != "global" {
 			t.Errorf("values.yaml does not show %s", name)
 		}

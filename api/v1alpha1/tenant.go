@@ -31,6 +31,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: the name of a tenant must not contain dots"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name != 'host'",message="metadata.name: the name host is reserved"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",message="spec.parent: a tenant can't be its own parent; set spec.parent to another tenant, or leave it out"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'system' || !has(self.spec) || !has(self.spec.cordoned) || !self.spec.cordoned",message="spec.cordoned: the tenant system is the platform itself, and can't be cordoned; remove the field"
 type Tenant struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

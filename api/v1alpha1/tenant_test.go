@@ -68,6 +68,7 @@ func TestATenantIsValidated(t *testing.T) {
 		"dots in the name":   {&v1alpha1.Tenant{ObjectMeta: named("a.b")}, []string{"must not contain dots"}},
 		"reserved name":      {&v1alpha1.Tenant{ObjectMeta: named("host")}, []string{"the name host is reserved"}},
 		"system":             {object: &v1alpha1.Tenant{ObjectMeta: named("system")}},
+		"a cordoned system":  {&v1alpha1.Tenant{ObjectMeta: named("system"), Spec: v1alpha1.TenantSpec{Cordoned: ptr.To(true)}}, []string{"spec.cordoned", "can't be cordoned"}},
 		"kind of an owner":   {owner("Robot", "r2"), []string{"spec.owners[0].kind", `"User", "Group", "ServiceAccount"`}},
 		"a service account":  {object: owner("ServiceAccount", "system:serviceaccount:tenant-system:robot")},
 		"another's name":     {owner("ServiceAccount", "robot"), []string{"spec.owners[0]", "system:serviceaccount:NAMESPACE:NAME"}},

@@ -128,10 +128,10 @@ func ownersText(a v1alpha1.Access) string {
 
 func namespacesText(s *v1alpha1.Space, style Style) string {
 	text := style.count(s.Status.NamespaceCount, s.Spec.Namespaces.Quota)
-	const shown = 5
+	const listed = 5
 	names := s.Status.Namespaces
-	if len(names) > shown {
-		return fmt.Sprintf("%s: %s, and %d more", text, strings.Join(names[:shown], ", "), len(names)-shown)
+	if len(names) > listed {
+		return fmt.Sprintf("%s: %s, and %d more", text, strings.Join(names[:listed], ", "), len(names)-listed)
 	}
 	if len(names) > 0 {
 		return text + ": " + strings.Join(names, ", ")

@@ -71,8 +71,8 @@ type Keeper struct {
 	checked   bool          // whether it is known that nothing is left of an earlier run
 	first     chan struct{} // closed by finish
 	finish    func()
-	shown     shown
-	// promotions says that other ServiceAccounts are promoted than when shown was made.
+	made      madeBindings
+	// promotions says that other ServiceAccounts are promoted than when the templates were made.
 	promotions atomic.Bool
 
 	mu         sync.Mutex

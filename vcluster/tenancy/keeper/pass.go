@@ -172,7 +172,7 @@ func (k *Keeper) in(rules *access.Rules, d *desired, namespace string) []*templa
 	}
 	// They come last, because they only show rights, and may be very many.
 	if access.IsTenants(namespace) && rules.Enforces() {
-		all = append(all, k.shownBindings(rules)...)
+		all = append(all, k.roleBindings(rules)...)
 	}
 	return firsts(all, namespace)
 }
@@ -188,16 +188,16 @@ func firsts(all []*template, namespace string) []*template {
 	})
 }
 
-// shown are the role bindings that each namespace shows.
-type shown struct {
+// madeBindings are the templates of the role bindings of each namespace, as they were made of the rules.
+type madeBindings struct {
 	rules     *access.Rules
 	templates []*template
 }
 
-func (k *Keeper) shownBindings(rules *access.Rules) []*template {
+func (k *Keeper) roleBindings(rules *access.Rules) []*template {
 	// Each pass asks for each namespace; a space may have very many ServiceAccounts.
-	if changed := k.promotions.Swap(false); k.shown.rules == rules && !changed {
-		return k.shown.templates
+	if changed := k.promotions.Swap(false); k.made.rules == rules && !changed {
+		return k.made.templates
 	}
 	d := &desired{}
 	for _, b := range rules.RoleBindings(k.promoted(rules)) {
@@ -205,7 +205,7 @@ func (k *Keeper) shownBindings(rules *access.Rules) []*template {
 			k.config.Logger.Error(err, "Could not make a role binding", "name", b.Name)
 		}
 	}
-	k.shown = shown{rules, d.namespaced}
+	k.made = madeBindings{rules, d.namespaced}
 	return d.namespaced
 }
 
