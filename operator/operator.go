@@ -87,21 +87,24 @@ func (o *Operator) prepare(ctx context.Context, host *rest.Config, scheme *runti
 	if err != nil {
 		return fmt.Errorf("make client of the host: %w", err)
 	}
-	said := false
+	logged := "" // each cause is logged once
 	err = wait.PollUntilContextCancel(ctx, definedPause, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{
 			&v1alpha1.TenantList{}, &v1alpha1.TenantOwnerList{}, &v1alpha1.BerthConfigurationList{}, &v1alpha1.SpaceList{}, &v1alpha1.PublicationList{}, &v1alpha1.PublishedObjectList{},
 		} {
 			err := c.List(ctx, list, client.Limit(1))
 			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-				if !said {
+				if logged != err.Error() {
 					o.config.Logger.Info("Waiting for the definitions of Berth's objects; install those of the chart, or start a platform that may install them", "cause", err.Error())
 				}
-				said = true
+				logged = err.Error()
 				return false, nil
 			}
 			if err != nil && ctx.Err() == nil {
-				o.config.Logger.Error(err, "Could not read from the host; trying again")
+				if logged != err.Error() {
+					o.config.Logger.Error(err, "Could not read from the host; trying again")
+				}
+				logged = err.Error()
 				return false, nil
 			}
 		}

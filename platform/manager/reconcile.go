@@ -109,6 +109,9 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		return m.reconcileGone(ctx, name)
 	case !m.owns(object):
 		m.foreign.once(object, func() {
+			if !object.DeletionTimestamp.IsZero() {
+				return // its store may have been this platform's, and is deleted already
+			}
 			m.logger.Error(spaceobjects.ErrForeign, "Ignored a Space object of another platform", "space", name)
 		})
 		return 0, nil
