@@ -43,7 +43,8 @@ func defineGateways(t *testing.T, host *cluster) {
 	dir := moduleOf(t, "sigs.k8s.io/gateway-api") + "/config/crd/standard"
 	t.Cleanup(func() { host.kubectlAfter(t, "", "delete", "--ignore-not-found", "-f", dir) })
 	host.kubectl(t, "apply", "--server-side", "-f", dir)
-	host.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/gateways.gateway.networking.k8s.io", "crd/httproutes.gateway.networking.k8s.io")
+	host.awaitCRD(t, "gateways.gateway.networking.k8s.io")
+	host.awaitCRD(t, "httproutes.gateway.networking.k8s.io")
 }
 
 // moduleOf is where the sources of a module are, of the version that hack/drivers uses.

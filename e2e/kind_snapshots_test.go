@@ -50,7 +50,8 @@ func provideVolumes(t *testing.T, host *cluster) {
 	definitions := moduleOf(t, "github.com/kubernetes-csi/external-snapshotter/client/v8") + "/config/crd"
 	t.Cleanup(func() { host.kubectlAfter(t, "", "delete", "--ignore-not-found", "-k", definitions) })
 	host.kubectl(t, "apply", "--server-side", "-k", definitions)
-	host.kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/volumesnapshots.snapshot.storage.k8s.io", "crd/volumesnapshotclasses.snapshot.storage.k8s.io")
+	host.awaitCRD(t, "volumesnapshots.snapshot.storage.k8s.io")
+	host.awaitCRD(t, "volumesnapshotclasses.snapshot.storage.k8s.io")
 	install(t, host, "volumes")
 }
 

@@ -94,7 +94,7 @@ func (c *capsule) define(t *testing.T, group, kind string) {
 	c.space.apply(t, fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s,
   annotations: {api-approved.kubernetes.io: unapproved}}, spec: {group: %[2]s, scope: Namespaced, names: {kind: %[3]s, plural: %[1]s},
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`, plural, group, kind))
-	c.space.kubectl(t, "wait", "--for=condition=Established", "crd/"+plural+"."+group, "--timeout=60s")
+	c.space.awaitCRD(t, plural+"."+group)
 }
 
 // can asks `kubectl auth can-i` until the answer is as wanted.

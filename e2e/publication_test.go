@@ -102,7 +102,7 @@ func TestPublishedObjectsReachSpaces(t *testing.T) {
 	solar, wind := b.space(t, "solar"), b.space(t, "wind")
 	solar.namespace(t, "web")
 	host.apply(t, sourcesOfAllKinds)
-	host.kubectl(t, "wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=30s")
+	host.awaitCRD(t, "widgets.example.com")
 	host.apply(t, `{apiVersion: example.com/v1, kind: Widget, metadata: {name: large, labels: {berth.dev/publish: "true"}}, spec: {size: 9}}`)
 	every := `, namespace: web, selector: {matchLabels: {in: every}}}`
 	host.apply(t, publication("all", publicationsOfAllKinds)+
