@@ -117,12 +117,16 @@ func request(ctx context.Context, token, from string) *http.Request {
 	return r
 }
 
-// verify is the result of a request.
-func (e *env) verify(t *testing.T, space, token string) (bool, error) {
+// verify is the result of a request that ends at once.
+func (e *env) verify(t *testing.T, space, token, from string) (bool, error) {
 	t.Helper()
-	_, ok, err := e.Verify(space, request(t.Context(), token, "192.0.2.1"))
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	_, ok, err := e.Verify(space, request(ctx, token, from))
 	return ok, err
 }
+
+const client1 = "192.0.2.1"
 
 // O9: only the host proves an owner of the space, by a token for Berth, which the space doesn't get.
 func TestTheHostProvesItsServiceAccounts(t *testing.T) {
@@ -155,7 +159,7 @@ func TestTheHostProvesItsServiceAccounts(t *testing.T) {
 			if c.token == "" {
 				continue
 			}
-			if ok, err := e.verify(t, c.space, c.token); ok || err != nil {
+			if ok, err := e.verify(t, c.space, c.token, client1); ok || err != nil {
 				t.Errorf("%s: %v, %v", reason, ok, err)
 			}
 		}
@@ -163,7 +167,7 @@ func TestTheHostProvesItsServiceAccounts(t *testing.T) {
 			t.Errorf("%s: the host was asked %d times", reason, asked)
 		}
 	}
-	if ok, err := e.verify(t, "solar", e.token(t, "robot", "berth.dev", "another")); !ok || err != nil {
+	if ok, err := e.verify(t, "solar", e.token(t, "robot", "berth.dev", "another"), client1); !ok || err != nil {
 		t.Errorf("a token with two audiences: %v, %v", ok, err)
 	}
 	for reason, token := range map[string]string{"the host's own audience": e.token(t, "robot"), "another audience": e.token(t, "robot", "berth"), "no token": "x.y.z"} {
@@ -179,7 +183,7 @@ func TestTheHostProvesItsServiceAccounts(t *testing.T) {
 	}
 	e.clock.SetTime(e.clock.Now().Add(2 * time.Hour))
 	before := e.count()
-	if ok, err := e.verify(t, "solar", good); ok || err != nil || e.count() != before {
+	if ok, err := e.verify(t, "solar", good, client1); ok || err != nil || e.count() != before {
 		t.Errorf("an expired token: %v, %v; the host was asked %d times", ok, err, e.count()-before)
 	}
 }
@@ -216,7 +220,7 @@ func TestRequestsEndWithTheirServiceAccount(t *testing.T) {
 	if took := time.Since(deleted); took > 20*time.Second {
 		t.Errorf("it ended after %s", took)
 	}
-	if ok, err := e.verify(t, "solar", robot); ok || err != nil {
+	if ok, err := e.verify(t, "solar", robot, client1); ok || err != nil {
 		t.Errorf("the token of a deleted ServiceAccount: %v, %v", ok, err)
 	}
 	if lasts.Context().Err() != nil {
@@ -235,7 +239,10 @@ func TestRequestsEndWithTheirServiceAccount(t *testing.T) {
 func TestWithoutTheHostNobodyGetsIn(t *testing.T) {
 	e := newEnv(t)
 	e.interval = 50 * time.Millisecond
-	good := e.token(t, "robot", "berth.dev")
+	good, known := e.token(t, "robot", "berth.dev"), e.token(t, "robot", "berth.dev")
+	if ok, err := e.verify(t, "solar", known, client1); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
 	lasts, ok, err := e.Verify("solar", request(t.Context(), good, "192.0.2.1"))
 	if !ok || err != nil {
 		t.Fatal(ok, err)
@@ -245,7 +252,7 @@ func TestWithoutTheHostNobodyGetsIn(t *testing.T) {
 	e.clock.SetTime(e.clock.Now().Add(provenFor))
 	before := e.count()
 	for _, token := range []string{good, e.forged(1)} {
-		if ok, err := e.verify(t, "solar", token); ok || !errors.Is(err, ErrHost) {
+		if ok, err := e.verify(t, "solar", token, client1); ok || !errors.Is(err, ErrHost) {
 			t.Errorf("%v, %v", ok, err)
 		}
 	}
@@ -272,7 +279,7 @@ func TestWithoutTheHostNobodyGetsIn(t *testing.T) {
 	var busy atomic.Int32
 	for i := range 20 {
 		waiting.Go(func() {
-			if _, _, err := e.Verify("solar", request(t.Context(), e.forged(10+i), fmt.Sprintf("192.0.2.%d", i))); errors.Is(err, ErrBusy) {
+			if _, err := e.verify(t, "solar", e.forged(10+i), fmt.Sprintf("198.51.100.%d", i)); errors.Is(err, ErrBusy) {
 				busy.Add(1)
 			}
 		})
@@ -284,10 +291,10 @@ func TestWithoutTheHostNobodyGetsIn(t *testing.T) {
 		return nil
 	})
 	e.fail.Store(nil)
-	if ok, err := e.verify(t, "lunar", e.token(t, "moon", "berth.dev")); !ok || err != nil {
+	if ok, err := e.verify(t, "lunar", e.token(t, "moon", "berth.dev"), client1); !ok || err != nil {
 		t.Errorf("another space meanwhile: %v, %v", ok, err)
 	}
-	if ok, err := e.verify(t, "solar", good); !ok || err != nil {
+	if ok, err := e.verify(t, "solar", known, client1); !ok || err != nil {
 		t.Errorf("a token that was proven before, meanwhile: %v, %v", ok, err)
 	}
 	close(hang)
@@ -299,7 +306,7 @@ func TestWithoutTheHostNobodyGetsIn(t *testing.T) {
 func TestHostileFloodsOfForgedTokensAreBounded(t *testing.T) {
 	e := newEnv(t)
 	known := e.token(t, "robot", "berth.dev")
-	if ok, err := e.verify(t, "solar", known); !ok || err != nil {
+	if ok, err := e.verify(t, "solar", known, client1); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	flood, stop := context.WithCancel(t.Context())
@@ -308,10 +315,7 @@ func TestHostileFloodsOfForgedTokensAreBounded(t *testing.T) {
 	for i := range 32 {
 		senders.Go(func() {
 			for n := 0; flood.Err() == nil; n++ {
-				ok, err := func() (bool, error) {
-					_, ok, err := e.Verify("solar", request(t.Context(), e.forged(i*1_000_000+n), fmt.Sprintf("198.51.100.%d", i)))
-					return ok, err
-				}()
+				ok, err := e.verify(t, "solar", e.forged(i*1_000_000+n), fmt.Sprintf("198.51.100.%d", i))
 				if ok || err != nil && !errors.Is(err, ErrBusy) {
 					t.Errorf("a forged token: %v, %v", ok, err)
 				}
@@ -322,10 +326,10 @@ func TestHostileFloodsOfForgedTokensAreBounded(t *testing.T) {
 	began := time.Now()
 	testhost.Eventually(t, "the flood", func(context.Context) error {
 		e.clock.SetTime(time.Now())
-		if ok, err := e.verify(t, "solar", known); !ok || err != nil {
+		if ok, err := e.verify(t, "solar", known, client1); !ok || err != nil {
 			t.Errorf("a token that was proven before: %v, %v", ok, err)
 		}
-		if ok, err := e.verify(t, "lunar", e.token(t, "moon", "berth.dev")); !ok || err != nil {
+		if ok, err := e.verify(t, "lunar", e.token(t, "moon", "berth.dev"), client1); !ok || err != nil {
 			t.Errorf("a new token for another space: %v, %v", ok, err)
 		}
 		if time.Since(began) < 2*provenFor {
@@ -356,7 +360,7 @@ func TestOneTokenIsReviewedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			if ok, err := e.verify(t, "solar", good); !ok || err != nil {
+			if ok, err := e.verify(t, "solar", good, client1); !ok || err != nil {
 				t.Error(ok, err)
 			}
 		})
@@ -366,7 +370,7 @@ func TestOneTokenIsReviewedOnce(t *testing.T) {
 		t.Errorf("the host was asked %d times", n)
 	}
 	e.clock.SetTime(e.clock.Now().Add(provenFor))
-	if ok, err := e.verify(t, "solar", good); !ok || err != nil || e.count() != 2 {
+	if ok, err := e.verify(t, "solar", good, client1); !ok || err != nil || e.count() != 2 {
 		t.Errorf("after a while: %v, %v, asked %d times", ok, err, e.count())
 	}
 }
