@@ -92,7 +92,7 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 	if got := must(t, flags...); got != "tenant.berth.dev/made created\n" {
 		t.Errorf("printed %q", got)
 	}
-	if err := h.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil || made.Spec.Parent != "above" || len(made.Spec.Owners) != 3 || made.ManagedFields[0].Manager != "berth-cli" {
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil || made.Spec.Parent != "above" || len(made.Spec.Owners) != 4 || made.ManagedFields[0].Manager != "berth-cli" {
 		t.Errorf("created is %+v (%v)", made, err)
 	}
 	if _, _, err := berth(t, flags...); err == nil || !strings.Contains(err.Error(), `"made" already exists`) {
