@@ -86,6 +86,9 @@ func subjectFor(kind v1alpha1.SubjectKind, name string) rbacv1.Subject {
 	if namespace, account, ok := serviceAccount(name); ok && kind == v1alpha1.ServiceAccountKind {
 		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
 	}
+	if u := HostUser(name); u != nil && kind == v1alpha1.HostServiceAccountKind {
+		name = u.Name
+	}
 	if kind == v1alpha1.GroupKind {
 		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 	}

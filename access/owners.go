@@ -31,6 +31,9 @@ func subjectOf(u user.Info) subject {
 	if namespace, _, ok := serviceAccount(s.name); ok {
 		s.groups = append(slices.Clip(s.groups), serviceAccountGroups, serviceAccountGroups+":"+namespace)
 	}
+	if namespace, ok := hostAccount(s.name); ok {
+		s.groups = append(slices.Clip(s.groups), hostGroups(namespace)...)
+	}
 	return s
 }
 
@@ -46,10 +49,15 @@ func serviceAccount(name string) (namespace, account string, ok bool) {
 
 // is reports whether the subject is the one of a kind and name, or in the group.
 func (s subject) is(kind v1alpha1.SubjectKind, name string) bool {
-	if kind == v1alpha1.GroupKind {
+	switch kind {
+	case v1alpha1.GroupKind:
 		return slices.Contains(s.groups, name)
+	case v1alpha1.HostServiceAccountKind:
+		u := HostUser(name)
+		return u != nil && s.name == u.Name
+	default:
+		return s.name == name
 	}
-	return s.name == name
 }
 
 // in reports whether a subject may count as an owner (O6).
@@ -127,10 +135,14 @@ func (r *Rules) HasOwner(kind v1alpha1.SubjectKind, name string) bool {
 func (r *Rules) OwnerIn(namespace string) string {
 	var names []string
 	for _, o := range r.state.Access.Owners {
-		names = append(names, o.Name)
+		if o.Kind != v1alpha1.HostServiceAccountKind {
+			names = append(names, o.Name)
+		}
 	}
 	for _, a := range r.state.Access.Administrators {
-		names = append(names, a.Name)
+		if a.Kind != v1alpha1.HostServiceAccountKind {
+			names = append(names, a.Name)
+		}
 	}
 	for _, binding := range r.state.Access.AdditionalRoleBindings {
 		for _, s := range binding.Subjects {

@@ -133,7 +133,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"no operator":    {[]string{"operator.enabled=false", "tenants.acme.private=true"}, "operator.enabled", "nobody would apply them"},
 		"a reserved one": {[]string{"tenants.system.private=true"}, "'system'", "it is the host's"},
 		"its namespace":  {[]string{"tenants.spaces.private=true"}, "tenants.spaces", "tenants' pods beside Berth's"},
-		"no such owner":  {[]string{"tenants.acme.owners[0].kind=Team", "tenants.acme.owners[0].name=a"}, "/tenants/acme", "User, Group, or ServiceAccount"},
+		"no such owner":  {[]string{"tenants.acme.owners[0].kind=Team", "tenants.acme.owners[0].name=a"}, "/tenants/acme", "User, Group, ServiceAccount, or HostServiceAccount"},
 		"no such scope":  {[]string{"configuration.ownerScope.teams={a}"}, "teams", "a slip of the finger"},
 		"a short digest": {[]string{"image.digest=sha256:123"}, "/image/digest", "no image has it"},
 		"a tenant's":     {[]string{"spaces.a.tenantName=acme"}, "/spaces/a", "the operator creates spaces of tenants"},

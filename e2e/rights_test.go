@@ -118,6 +118,14 @@ func TestTheChartsRightsAreEnoughAndFew(t *testing.T) {
 			t.Errorf("it has left its kubeconfig: %v", err)
 		}
 	})
+	t.Run("a ServiceAccount of the host owns a space", func(t *testing.T) { // O9
+		host.kubectl(t, "create", "serviceaccount", "robot", "-n", platform)
+		ownersAre(t, host, "warded", "{kind: HostServiceAccount, name: 'system:serviceaccount:"+platform+":robot'}")
+		token := strings.TrimSpace(host.kubectl(t, "create", "token", "robot", "-n", platform, "--audience", "berth.dev"))
+		if is := must(whoAmI(t, must(kubernetes.NewForConfig(withToken(space.config, token)))(t)))(t); is.Username != "berth:host:serviceaccount:"+platform+":robot" {
+			t.Errorf("it is %s", is.Username)
+		}
+	})
 	t.Run("by name and by verb", func(t *testing.T) { checkRefusedByRBAC(t, account) })
 	t.Run("outside of spaces' namespaces", func(t *testing.T) { checkRefusedByPolicy(t, account) })
 	t.Run("logs are JSON, and a stop is clean", func(t *testing.T) {

@@ -29,7 +29,7 @@ func TestATenantGetsASpace(t *testing.T) {
 		TenantName: "solar", PlatformName: "other", Isolation: v1alpha1.Dedicated, DeletionPolicy: v1alpha1.DeletionRetain,
 		Access: v1alpha1.Access{
 			Owners:       []v1alpha1.Owner{{Kind: v1alpha1.UserKind, Name: "alice", ClusterRoles: []string{"admin", "berth-namespace-deleter"}}},
-			OwnerProfile: v1alpha1.SpaceAdmin, OwnerScope: v1alpha1.OwnerScope{Groups: []string{v1alpha1.OwnersGroup}},
+			OwnerProfile: v1alpha1.SpaceAdmin, OwnerScope: v1alpha1.OwnerScope{Groups: []string{v1alpha1.OwnersGroup, v1alpha1.HostServiceAccountsGroup}},
 			ServiceAccountPromotion: v1alpha1.Disabled,
 		},
 	}

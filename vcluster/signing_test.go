@@ -117,7 +117,7 @@ func TestCertificateSigningRequestsAreSigned(t *testing.T) {
 	}
 	foreign := signedClient(t, config, "admin", "ops")
 	eventually(t, func() error { return mayReadSecrets(t, clientset(t, foreign)) })
-	for user, group := range map[string]string{"ghost": "berth:admins", "alice": "berth.dev", "berth:group:ops": "ops"} { // only Berth gives these
+	for user, group := range map[string]string{"ghost": "berth:admins", "alice": "berth.dev", "berth:group:ops": "ops", "berth:host:serviceaccount:ci:robot": "ops", "eve": "berth:host:serviceaccounts"} { // only Berth gives these
 		if refused := signedClient(t, config, user, group); len(refused.CertData) > 0 {
 			t.Errorf("a certificate of %s in %s is signed", user, group)
 		}

@@ -16,6 +16,18 @@ const (
 	LabelPromote = "owner.berth.dev/promote"
 )
 
+// Names by which ServiceAccounts of the host are known in spaces. Nobody else has one that begins with berth:host:.
+const (
+	// TokenAudience is the audience of the tokens by which ServiceAccounts of the host prove who they are. The host's own API
+	// rejects such a token, and Berth rejects all others.
+	TokenAudience = "berth.dev"
+	// HostServiceAccountUser begins the user of a ServiceAccount of the host: berth:host:serviceaccount:NAMESPACE:NAME.
+	HostServiceAccountUser = "berth:host:serviceaccount:"
+	// HostServiceAccountsGroup is the group of all ServiceAccounts of the host. Those of a namespace are also in
+	// berth:host:serviceaccounts:NAMESPACE.
+	HostServiceAccountsGroup = "berth:host:serviceaccounts"
+)
+
 // Access says who owns a space, and what the owners may do in it.
 //
 // +kubebuilder:validation:MinProperties=1
@@ -57,14 +69,16 @@ type Access struct {
 	Cordoned *bool `json:"cordoned,omitempty"`
 }
 
-// Owner is a user, a group, or a ServiceAccount that owns a tenant.
+// Owner is a user, a group, or a ServiceAccount of the space or of the host that owns a tenant.
 //
-// +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || self.name.matches('^system:serviceaccount:[^:]+:[^:]+$')",message="the name of a ServiceAccount has the form system:serviceaccount:NAMESPACE:NAME"
+// +kubebuilder:validation:XValidation:rule="!self.kind.endsWith('ServiceAccount') || self.name.matches('^system:serviceaccount:[^:]+:[^:]+$')",message="the name of a ServiceAccount has the form system:serviceaccount:NAMESPACE:NAME"
 type Owner struct {
-	// kind is User, Group, or ServiceAccount.
+	// kind is User, Group, ServiceAccount, or HostServiceAccount. A ServiceAccount is one of the space. A HostServiceAccount is one
+	// of the host, and uses a token of the host with the audience berth.dev.
 	// +required
 	Kind SubjectKind `json:"kind,omitempty"`
-	// name is the name by which the subject authenticates. That of a ServiceAccount is system:serviceaccount:NAMESPACE:NAME.
+	// name is the name by which the subject authenticates. That of a ServiceAccount, be it of the space or
+	// the host, is system:serviceaccount:NAMESPACE:NAME.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -94,22 +108,28 @@ type Owner struct {
 
 // SubjectKind is the kind of those who act in a space.
 //
-// +kubebuilder:validation:Enum=User;Group;ServiceAccount
+// +kubebuilder:validation:Enum=User;Group;ServiceAccount;HostServiceAccount
 type SubjectKind string
 
 // Kinds of subjects.
 const (
 	UserKind           SubjectKind = "User"
 	GroupKind          SubjectKind = "Group"
-	ServiceAccountKind SubjectKind = "ServiceAccount"
+	ServiceAccountKind SubjectKind = "ServiceAccount" // of the space
+	// HostServiceAccountKind is a kind of its own, because a tenant could create a ServiceAccount of the same name in its space.
+	HostServiceAccountKind SubjectKind = "HostServiceAccount"
 )
 
-// Subject is a user, a group, or a ServiceAccount.
+// Subject is a user, a group, or a ServiceAccount of the space or of the host.
+//
+// +kubebuilder:validation:XValidation:rule="!self.kind.endsWith('ServiceAccount') || self.name.matches('^system:serviceaccount:[^:]+:[^:]+$')",message="the name of a ServiceAccount has the form system:serviceaccount:NAMESPACE:NAME"
 type Subject struct {
-	// kind is User, Group, or ServiceAccount.
+	// kind is User, Group, ServiceAccount, or HostServiceAccount. A ServiceAccount is one of the space. A HostServiceAccount is one
+	// of the host, and uses a token of the host with the audience berth.dev.
 	// +required
 	Kind SubjectKind `json:"kind,omitempty"`
-	// name is the name by which the subject authenticates. That of a ServiceAccount is system:serviceaccount:NAMESPACE:NAME.
+	// name is the name by which the subject authenticates. That of a ServiceAccount, be it of the space or
+	// the host, is system:serviceaccount:NAMESPACE:NAME.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -154,7 +174,8 @@ type OwnerScope struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	Groups []string `json:"groups,omitempty"`
-	// users are the users and ServiceAccounts that count as owners, whatever groups they are in.
+	// users are the users and ServiceAccounts that count as owners, whatever groups they are in. The user of a ServiceAccount of
+	// the host is berth:host:serviceaccount:NAMESPACE:NAME.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -57,9 +57,9 @@ type BerthConfigurationSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	DefaultTenantName string `json:"defaultTenantName,omitempty"`
 	// ownerScope limits which subjects count as owners of tenants. Berth's kubeconfigs for owners have the group berth.dev.
-	// Defaults to the members of this group.
+	// Defaults to the members of this group, and all ServiceAccounts of the host, which are in berth:host:serviceaccounts.
 	// +optional
-	// +default={"groups":["berth.dev"]}
+	// +default={"groups":["berth.dev","berth:host:serviceaccounts"]}
 	OwnerScope OwnerScope `json:"ownerScope,omitzero"`
 	// administrators own all tenants. They have all rights in their spaces.
 	// +optional

@@ -119,7 +119,7 @@ type TenantStatus struct {
 
 // OwnerStatus is an owner with all of its roles.
 type OwnerStatus struct {
-	// kind is User, Group, or ServiceAccount.
+	// kind is User, Group, ServiceAccount, or HostServiceAccount.
 	// +required
 	Kind SubjectKind `json:"kind,omitempty"`
 	// name is the name by which the owner authenticates.

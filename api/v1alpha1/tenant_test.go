@@ -37,7 +37,7 @@ func TestATenantHasDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1alpha1.BerthConfigurationSpec{
-		DefaultTenantName: "default", OwnerScope: v1alpha1.OwnerScope{Groups: []string{v1alpha1.OwnersGroup}},
+		DefaultTenantName: "default", OwnerScope: v1alpha1.OwnerScope{Groups: []string{v1alpha1.OwnersGroup, v1alpha1.HostServiceAccountsGroup}},
 		ServiceAccountPromotion: v1alpha1.Disabled, MaxTreeDepth: ptr.To[int32](8),
 	}
 	if diff := cmp.Diff(want, configuration.Spec); diff != "" {
@@ -72,6 +72,9 @@ func TestATenantIsValidated(t *testing.T) {
 		"kind of an owner":   {owner("Robot", "r2"), []string{"spec.owners[0].kind", `"User", "Group", "ServiceAccount"`}},
 		"a service account":  {object: owner("ServiceAccount", "system:serviceaccount:tenant-system:robot")},
 		"another's name":     {owner("ServiceAccount", "robot"), []string{"spec.owners[0]", "system:serviceaccount:NAMESPACE:NAME"}},
+		"one of the host":    {object: owner("HostServiceAccount", "system:serviceaccount:tenant-system:robot")},
+		"its user's name":    {owner("HostServiceAccount", "berth:host:serviceaccount:tenant-system:robot"), []string{"spec.owners[0]", "system:serviceaccount:NAMESPACE:NAME"}},
+		"an administrator":   {&v1alpha1.BerthConfiguration{ObjectMeta: named("berth"), Spec: v1alpha1.BerthConfigurationSpec{Administrators: []v1alpha1.Subject{{Kind: "HostServiceAccount", Name: "robot"}}}}, []string{"spec.administrators[0]", "system:serviceaccount:NAMESPACE:NAME"}},
 		"no name":            {owner("User", ""), []string{"spec.owners[0].name"}},
 		"owner twice":        {tenant(v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "User", Name: "a"}, {Kind: "User", Name: "a"}}}), []string{"spec.owners[1]", "Duplicate"}},
 		"parent":             {tenant(v1alpha1.TenantSpec{Parent: "A b"}), []string{"spec.parent"}},

@@ -37,7 +37,7 @@ type Wanted struct {
 
 // ParseOwner returns kind and name of OWNER or KIND:OWNER.
 func ParseOwner(text string) (kind v1alpha1.SubjectKind, name string) {
-	for _, kind := range []v1alpha1.SubjectKind{v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.ServiceAccountKind} {
+	for _, kind := range []v1alpha1.SubjectKind{v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.ServiceAccountKind, v1alpha1.HostServiceAccountKind} {
 		if name, found := strings.CutPrefix(text, string(kind)+":"); found {
 			return kind, name
 		}

@@ -142,6 +142,7 @@ func TestConnectExplainsWhatIsMissing(t *testing.T) {
 		{[]string{"solar", "--as-owner", "bob"}, "bob is no owner of space solar with a kubeconfig in any namespace of the host; found: Group:devs, User:alice"},
 		{[]string{"solar", "--as-owner", "Group:alice"}, "alice is no owner"},
 		{[]string{"solar", "--as-owner", "ServiceAccount:ci:robot"}, "--as-owner=ServiceAccount:ci:robot: must be a User or a Group; a ServiceAccount has no kubeconfig"},
+		{[]string{"solar", "--as-owner", "HostServiceAccount:ci:robot"}, "--as-owner=HostServiceAccount:ci:robot: must be a User or a Group; a ServiceAccount has no kubeconfig"},
 		{[]string{"solar", "--print", "--", "ls"}, "--print prints the kubeconfig, and runs no command"},
 		{[]string{"solar", "--kubeconfig", "f", "--", "ls"}, "--kubeconfig=f is a file to add a context to"},
 		{[]string{"solar", "extra"}, "put a command after '--'"},

@@ -60,7 +60,7 @@ func (h *testHost) report(ctx context.Context, object client.Object, status meta
 func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 	h := use(t)
 	flags := []string{
-		"tenant", "create", "made", "--parent", "above", "--private", "--owner", "User:alice", "--owner", "group:oidc:org:devs", "--owner", "ServiceAccount:ci:robot",
+		"tenant", "create", "made", "--parent", "above", "--private", "--owner", "User:alice", "--owner", "group:oidc:org:devs", "--owner", "ServiceAccount:ci:robot", "--owner", "hostserviceaccount:ci:robot",
 		"--namespace-quota", "10", "--cpu", "8", "--memory", "16Gi",
 	}
 	var printed v1alpha1.Tenant
@@ -71,6 +71,7 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 		Parent: "above", Private: ptr.To(true), Namespaces: v1alpha1.Namespaces{Quota: ptr.To[int32](10)},
 		Owners: []v1alpha1.Owner{
 			{Kind: v1alpha1.UserKind, Name: "alice"}, {Kind: v1alpha1.GroupKind, Name: "oidc:org:devs"}, {Kind: v1alpha1.ServiceAccountKind, Name: "system:serviceaccount:ci:robot"},
+			{Kind: v1alpha1.HostServiceAccountKind, Name: "system:serviceaccount:ci:robot"},
 		},
 		Quota: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8"), "limits.memory": resource.MustParse("16Gi")},
 	}
@@ -91,7 +92,7 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 	if got := must(t, flags...); got != "tenant.berth.dev/made created\n" {
 		t.Errorf("printed %q", got)
 	}
-	if err := h.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil || made.Spec.Parent != "above" || len(made.Spec.Owners) != 3 || made.ManagedFields[0].Manager != "berth-cli" {
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil || made.Spec.Parent != "above" || len(made.Spec.Owners) != 4 || made.ManagedFields[0].Manager != "berth-cli" {
 		t.Errorf("created is %+v (%v)", made, err)
 	}
 	if _, _, err := berth(t, flags...); err == nil || !strings.Contains(err.Error(), `"made" already exists`) {

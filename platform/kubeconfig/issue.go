@@ -9,8 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/fielderror"
@@ -86,6 +88,8 @@ func checkIdentity(field, name string) error {
 	case strings.HasPrefix(name, reservedPrefix):
 		return fielderror.New(field, name, "must not begin with %q, which Kubernetes reserves; use the group %s, or bind roles to a group of your own",
 			reservedPrefix, AdminGroup)
+	case access.IsHostUser(&user.DefaultInfo{Name: name}):
+		return fielderror.New(field, name, "must not be that of a ServiceAccount of the host, which uses its tokens; see 'kubectl create token'")
 	}
 	return nil
 }

@@ -32,6 +32,8 @@ func OwnerUser(owner v1alpha1.Subject) (user string, groups []string, err error)
 		if owner.Name != v1alpha1.OwnersGroup {
 			groups = append(groups, owner.Name)
 		}
+	case v1alpha1.HostServiceAccountKind:
+		return "", nil, fielderror.New("owner-kind", owner.Kind, "must be %s or %s: a ServiceAccount of the host uses its tokens, see 'kubectl create token --audience %s'", v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.TokenAudience)
 	case v1alpha1.ServiceAccountKind:
 		return "", nil, fielderror.New("owner-kind", owner.Kind, "must be %s or %s: a ServiceAccount uses its tokens, see 'kubectl create token'", v1alpha1.UserKind, v1alpha1.GroupKind)
 	default:

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/hostaccess"
+	"github.com/berth-dev/berth/platform/hosttokens"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/platform/publications"
 	"github.com/berth-dev/berth/platform/repairs"
@@ -67,6 +68,7 @@ type Manager struct {
 	clusters   *kubeconfig.Clusters // for Argo CD
 	owners     *kubeconfig.Owners
 	hostClient client.Client
+	hostTokens *hosttokens.Verifier
 	access     *hostaccess.Access // tokens of dedicated spaces' processes
 	pods       *dedicatedPods     // nil if these are processes of this machine
 	volume     *kine.Volume       // the file system of the data directory
@@ -181,6 +183,9 @@ func (m *Manager) Handler(space string) http.Handler {
 
 // Verify implements [gateway.Router.Verify].
 func (m *Manager) Verify(space string, r *http.Request) (*http.Request, bool, error) {
+	if hosttokens.IsFor(r) {
+		return m.hostTokens.Verify(space, r)
+	}
 	return m.shard.Verify(space, r)
 }
 

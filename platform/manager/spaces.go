@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
+	"github.com/berth-dev/berth/platform/hosttokens"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/platform/spaceprocess"
@@ -44,6 +45,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	m.hostClient = host
+	m.hostTokens = hosttokens.New(host, m.config.Specs.HasHostAccount, clock.RealClock{}, m.logger)
 	m.access = hostaccess.New(host, m.env.HostAddress, clock.RealClock{})
 	if err := m.openPods(); err != nil {
 		return err

@@ -108,6 +108,15 @@ func (s *sources) remove(space string) {
 // Access returns what a space enforces. It is the same source until [Specs.Remove], and follows [Specs.Set].
 func (s *Specs) Access(space string) *access.Source { return s.sources.get(space) }
 
+// HasHostAccount reports whether a ServiceAccount of the host owns a space now; see [access.Rules.HasHostAccount]. Anybody may ask
+// about any space: it keeps nothing of those that don't exist.
+func (s *Specs) HasHostAccount(space, name string) bool {
+	s.sources.mu.Lock()
+	source := s.sources.of[space]
+	s.sources.mu.Unlock()
+	return source != nil && source.Rules().HasHostAccount(name)
+}
+
 // SetPublications sets what resolves spec.publications, and resolves those of all spaces. Until then, copies in spaces stay as they
 // are.
 func (s *Specs) SetPublications(p Publications) {

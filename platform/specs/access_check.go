@@ -57,14 +57,14 @@ func checkAccess(access *v1alpha1.Access, at *field.Path) (errs field.ErrorList)
 }
 
 func checkSubject(subject v1alpha1.Subject, at *field.Path) (errs field.ErrorList) {
-	kinds := []v1alpha1.SubjectKind{v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.ServiceAccountKind}
+	kinds := []v1alpha1.SubjectKind{v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.ServiceAccountKind, v1alpha1.HostServiceAccountKind}
 	if !slices.Contains(kinds, subject.Kind) {
 		errs = append(errs, field.NotSupported(at.Child("kind"), subject.Kind, kinds))
 	}
 	if subject.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "name the subject as it authenticates"))
 	}
-	if parts := strings.Split(subject.Name, ":"); subject.Kind == v1alpha1.ServiceAccountKind &&
+	if parts := strings.Split(subject.Name, ":"); (subject.Kind == v1alpha1.ServiceAccountKind || subject.Kind == v1alpha1.HostServiceAccountKind) &&
 		(len(parts) != 4 || parts[0] != "system" || parts[1] != "serviceaccount" || parts[2] == "" || parts[3] == "") {
 		errs = append(errs, field.Invalid(at.Child("name"), subject.Name, "the name of a ServiceAccount has the form system:serviceaccount:NAMESPACE:NAME"))
 	}

@@ -116,6 +116,7 @@ func TestWhatASpaceCouldNotEnforceIsRefused(t *testing.T) {
 		"a kind":           {"nobody is that", owners(v1alpha1.Owner{Kind: "Robot", Name: "r"}), "spec.access.owners[0].kind"},
 		"no name":          {"nobody is that", owners(v1alpha1.Owner{Kind: v1alpha1.UserKind}), "spec.access.owners[0].name"},
 		"an account":       {"its namespace is missing", owners(v1alpha1.Owner{Kind: v1alpha1.ServiceAccountKind, Name: "robot"}), "spec.access.owners[0].name"},
+		"one of the host":  {"its namespace is missing", owners(v1alpha1.Owner{Kind: v1alpha1.HostServiceAccountKind, Name: "robot"}), "spec.access.owners[0].name"},
 		"twice":            {"which roles does it have", owners(alice, alice), "spec.access.owners[1]"},
 		"a role":           {"it would be a path", owners(v1alpha1.Owner{Kind: v1alpha1.UserKind, Name: "a", ClusterRoles: []string{"a/b"}}), "spec.access.owners[0].clusterRoles[0]"},
 		"a label":          {"no role binding could have it", owners(v1alpha1.Owner{Kind: v1alpha1.UserKind, Name: "a", Labels: map[string]string{"a": "b c"}}), "spec.access.owners[0].labels"},

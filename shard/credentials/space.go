@@ -9,15 +9,21 @@ import (
 	"net/http"
 	"strings"
 
+	"gopkg.in/go-jose/go-jose.v2/jwt"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	kubeuser "k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/vcluster/hostaccount"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// ClientOf returns the user and the groups that a request has in its space, after [Verifier.Verify] has accepted it:
-// those of its certificate, otherwise those of its token.
+// ClientOf returns the user and the groups that a request has in its space, after [Verifier.Verify] or the host has accepted it:
+// those of a ServiceAccount of the host, or of its certificate, otherwise those of its token.
 func ClientOf(r *http.Request) (user string, groups []string) {
+	if proven := access.HostUser(hostaccount.From(r.Context())); proven != nil {
+		return proven.Name, proven.Groups
+	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		subject := r.TLS.PeerCertificates[0].Subject
 		return subject.CommonName, append([]string{kubeuser.AllAuthenticated}, subject.Organization...)
@@ -36,8 +42,10 @@ func SpaceOf(r *http.Request) string { return pki.SpaceOfIssuer(claimsOf(r).Issu
 
 // claims are the claims of a token.
 type claims struct {
-	Issuer  string `json:"iss"`
-	Subject string `json:"sub"`
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"`
+	Audience jwt.Audience     `json:"aud"`
+	Expiry   *jwt.NumericDate `json:"exp"`
 }
 
 // claimsOf returns the claims of a request's token; the zero value if it has no token.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/vcluster/hostaccount"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -56,6 +57,12 @@ func startChannels(t *testing.T, commands http.Handler) *channels {
 			user := "nobody"
 			if len(r.TLS.PeerCertificates) > 0 {
 				user = r.TLS.PeerCertificates[0].Subject.CommonName
+			}
+			if name := hostaccount.From(r.Context()); name != "" {
+				user = name
+			}
+			if token := r.Header.Get("Authorization"); token != "" {
+				user += " with " + token
 			}
 			fmt.Fprintf(w, "%s asks %s", user, space)
 		})
@@ -100,6 +107,9 @@ func (c *channels) platform() (tls.Certificate, error) {
 	return pair.TLS()
 }
 
+// hostToken has the audience of Berth, and no good signature.
+const hostToken = "e30.eyJhdWQiOlsiYmVydGguZGV2Il19.x"
+
 // ask sends a request through the handler of a process, and returns what comes back once the process serves.
 func ask(t *testing.T, p *dedicated.Process, r *http.Request) (code int, body string) {
 	t.Helper()
@@ -140,6 +150,30 @@ func TestHostileClientsAndServersAreRefusedOnTheChannel(t *testing.T) {
 	r.Header.Set("Connection", "X-Berth-Client-Certificate")
 	if code, body := ask(t, mine, r); code != http.StatusOK || body != "nobody asks mine" {
 		t.Errorf("with a header of the client's own: %d %q", code, body)
+	}
+	robot := "system:serviceaccount:tenant-system:robot"
+	for _, hop := range []string{"X-Berth-Host-Service-Account", "close", "upgrade"} {
+		for reason, test := range map[string]struct {
+			ctx         context.Context
+			token, want string
+		}{
+			"a ServiceAccount of the host (O9)":    {hostaccount.With(t.Context(), robot), "", robot + " asks mine"},
+			"one with its token":                   {hostaccount.With(t.Context(), robot), hostToken, robot + " asks mine"},
+			"a header of the client's own":         {t.Context(), "", "nobody asks mine"},
+			"a token of the host that proves none": {t.Context(), hostToken, "nobody asks mine"},
+			"another token":                        {t.Context(), "of-the-space", "nobody with Bearer of-the-space asks mine"},
+		} {
+			r := httptest.NewRequestWithContext(test.ctx, http.MethodGet, "/", nil)
+			r.Header.Set("X-Berth-Host-Service-Account", "system:serviceaccount:tenant-system:forged")
+			r.Header.Add("X-Berth-Host-Service-Account", "system:serviceaccount:tenant-system:forged")
+			r.Header.Set("Connection", hop)
+			if test.token != "" {
+				r.Header.Set("Authorization", "Bearer "+test.token)
+			}
+			if code, body := ask(t, mine, r); code != http.StatusOK || body != test.want {
+				t.Errorf("%s, Connection: %s: %d %q", reason, hop, code, body)
+			}
+		}
 	}
 	processes := func() (tls.Certificate, error) { // what who took over another space's process has
 		return tls.LoadX509KeyPair(filepath.Join(c.dirs["theirs"], dedicated.CertFile), filepath.Join(c.dirs["theirs"], dedicated.KeyFile))

@@ -17,16 +17,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/shard/credentials"
+	"github.com/berth-dev/berth/vcluster/hostaccount"
 )
 
-// certificateHeader contains the client's certificate, DER in base64.
-const certificateHeader = "X-Berth-Client-Certificate"
+// These headers say who the client is: its certificate, DER in base64, or the ServiceAccount of the host that the platform has
+// proven it to be, as system:serviceaccount:NAMESPACE:NAME.
+const (
+	certificateHeader = "X-Berth-Client-Certificate"
+	hostAccountHeader = "X-Berth-Host-Service-Account"
+)
 
-// identified sets the client certificate of requests from the header. Only a [proxy] may be able to reach it.
+// identified sets the identity of requests from the headers. Only a [proxy] may be able to reach it.
 func identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		encoded := r.Header.Get(certificateHeader)
 		r.Header.Del(certificateHeader)
+		hostAccount := r.Header.Get(hostAccountHeader)
+		r.Header.Del(hostAccountHeader)
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true, Version: tls.VersionTLS13}
 		r.RemoteAddr = "127.0.0.1:0" // a unix socket has no address, and upstream needs one
 		if encoded != "" {
@@ -42,6 +50,9 @@ func identified(next http.Handler) http.Handler {
 			}
 			r.TLS.PeerCertificates = []*x509.Certificate{cert}
 		}
+		if hostAccount != "" {
+			r = r.WithContext(hostaccount.With(r.Context(), hostAccount))
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -50,7 +61,8 @@ func identified(next http.Handler) http.Handler {
 // have by default. Further requests wait.
 const maxConnections = 4096
 
-// proxy forwards requests, including upgraded ones, to a space's process, with the certificate of the client.
+// proxy forwards requests, including upgraded ones, to a space's process, with the identity of the client. A process never gets a
+// token of the host: somebody who has taken it over could use it in other spaces.
 func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return at.api(ctx) },
@@ -61,11 +73,18 @@ func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 		MaxResponseHeaderBytes: control.MaxHeaderBytes,
 	}
 	return &httputil.ReverseProxy{
-		// Hop-by-hop headers are removed before this is called, so a client can't remove this header by naming it in
+		// Hop-by-hop headers are removed before this is called, so a client can't remove these headers by naming them in
 		// Connection.
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "space", r.In.Host
 			r.Out.Header.Del(certificateHeader)
+			r.Out.Header.Del(hostAccountHeader)
+			if name := hostaccount.From(r.In.Context()); name != "" {
+				r.Out.Header.Set(hostAccountHeader, name)
+			}
+			if _, ok := credentials.HostTokenOf(r.In); ok {
+				r.Out.Header.Del("Authorization")
+			}
 			if r.In.TLS != nil && len(r.In.TLS.PeerCertificates) > 0 {
 				r.Out.Header.Set(certificateHeader, base64.StdEncoding.EncodeToString(r.In.TLS.PeerCertificates[0].Raw))
 			}

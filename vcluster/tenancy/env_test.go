@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/hostaccount"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -78,7 +80,12 @@ func (e *env) start(serving *pki.CA) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(e.plane.Handler())
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := r.Header.Get(provenHeader); name != "" {
+			r = r.WithContext(hostaccount.With(r.Context(), name))
+		}
+		e.plane.Handler().ServeHTTP(w, r)
+	}))
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
@@ -144,6 +151,27 @@ func (e *env) by(pair pki.Pair, err error) *rest.Config {
 	}
 	return &rest.Config{Host: e.url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: e.ca, CertData: pair.Cert, KeyData: pair.Key}}
 }
+
+// provenHeader stands for the platform, which has proven the ServiceAccount of the host that it names.
+const provenHeader = "Test-Proven-Host-Account"
+
+// proven returns a client that the platform has proven to be a ServiceAccount of the host.
+func (e *env) proven(name string) *kubernetes.Clientset {
+	e.t.Helper()
+	c := &rest.Config{Host: e.url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: e.ca}}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			r = r.Clone(r.Context())
+			r.Header.Set(provenHeader, name)
+			return next.RoundTrip(r)
+		})
+	})
+	return client(e.t, c)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // user returns a client with a certificate.
 func (e *env) user(name string, groups ...string) *kubernetes.Clientset {

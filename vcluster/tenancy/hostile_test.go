@@ -279,6 +279,7 @@ func TestHostileNothingOfAUserStopsTheKeeper(t *testing.T) {
 }
 
 // refuseAll registers what refuses each write in a namespace: a webhook that nobody answers, and a policy.
+// The policy comes last: it would refuse the webhooks, which don't get their own kind and policies.
 func refuseAll(t *testing.T, c kubernetes.Interface) {
 	t.Helper()
 	all := []admissionv1.RuleWithOperations{{
@@ -287,6 +288,22 @@ func refuseAll(t *testing.T, c kubernetes.Interface) {
 	}}
 	hook := admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/refuse")}
 	for _, create := range []func() error{
+		func() error {
+			_, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: "refuse"}, Webhooks: []admissionv1.ValidatingWebhook{{
+					Name: "refuse.example.com", ClientConfig: hook, Rules: all, SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+				}},
+			}, metav1.CreateOptions{})
+			return err
+		},
+		func() error {
+			_, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionv1.MutatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: "refuse"}, Webhooks: []admissionv1.MutatingWebhook{{
+					Name: "refuse.example.com", ClientConfig: hook, Rules: all, SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+				}},
+			}, metav1.CreateOptions{})
+			return err
+		},
 		func() error {
 			_, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
 				ObjectMeta: metav1.ObjectMeta{Name: "refuse"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -301,22 +318,6 @@ func refuseAll(t *testing.T, c kubernetes.Interface) {
 				ObjectMeta: metav1.ObjectMeta{Name: "refuse"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 					PolicyName: "refuse", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 				},
-			}, metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
-				ObjectMeta: metav1.ObjectMeta{Name: "refuse"}, Webhooks: []admissionv1.ValidatingWebhook{{
-					Name: "refuse.example.com", ClientConfig: hook, Rules: all, SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-				}},
-			}, metav1.CreateOptions{})
-			return err
-		},
-		func() error {
-			_, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionv1.MutatingWebhookConfiguration{
-				ObjectMeta: metav1.ObjectMeta{Name: "refuse"}, Webhooks: []admissionv1.MutatingWebhook{{
-					Name: "refuse.example.com", ClientConfig: hook, Rules: all, SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-				}},
 			}, metav1.CreateOptions{})
 			return err
 		},

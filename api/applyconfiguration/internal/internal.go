@@ -130,6 +130,7 @@ var schemaYAML = typed.YAMLObject(`types:
       default:
         groups:
         - berth.dev
+        - berth:host:serviceaccounts
     - name: serviceAccountPromotion
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Feature

@@ -131,7 +131,7 @@ type target struct {
 func (t *target) options(cmd *cobra.Command, space string) (connection.Options, error) {
 	options := connection.Options{Wanted: connection.Wanted{Space: space, Namespace: t.namespace}, Notes: cmd.ErrOrStderr(), LocalFirst: t.host.Here()}
 	options.OwnerKind, options.Owner = connection.ParseOwner(t.owner)
-	if options.OwnerKind == v1alpha1.ServiceAccountKind {
+	if options.OwnerKind == v1alpha1.ServiceAccountKind || options.OwnerKind == v1alpha1.HostServiceAccountKind {
 		return options, fmt.Errorf("--as-owner=%s: must be a User or a Group; a ServiceAccount has no kubeconfig and uses its tokens, see 'kubectl create token'", t.owner)
 	}
 	options.Host, options.HostError = t.host.Open(cmd)

@@ -63,14 +63,14 @@ use --dry-run=client -o yaml.`,
 	}
 	cmd.Flags().StringVar(&o.parent, "parent", "", "tenant above this one in the tree; it can't be changed later")
 	cmd.Flags().BoolVar(&o.private, "private", false, "keep the owners of the tenants above from this tenant and those below it")
-	cmd.Flags().StringArrayVar(&o.owners, "owner", nil, "KIND:NAME of an owner, with KIND User, Group, or ServiceAccount; repeat the flag for several")
+	cmd.Flags().StringArrayVar(&o.owners, "owner", nil, "KIND:NAME of an owner, with KIND User, Group, ServiceAccount (of the space), or HostServiceAccount; repeat the flag for several")
 	cmd.Flags().Int32Var(&o.namespaces, "namespace-quota", 0, "how many namespaces the tenant's spaces may have together (default: no limit)")
 	cmd.Flags().StringVar(&o.cpu, "cpu", "", "limits.cpu of the quota of each of the tenant's spaces, such as 8 (default: that of the platform)")
 	cmd.Flags().StringVar(&o.memory, "memory", "", "limits.memory of the quota of each of the tenant's spaces, such as 16Gi (default: that of the platform)")
 	wait.AddTo(cmd, false, "the tenant is ready")
 	change.AddTo(cmd, true)
 	_ = cmd.RegisterFlagCompletionFunc("parent", host.Names("tenants", 0))
-	_ = cmd.RegisterFlagCompletionFunc("owner", cobra.FixedCompletions([]string{"User:", "Group:", "ServiceAccount:"}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("owner", cobra.FixedCompletions([]string{"User:", "Group:", "ServiceAccount:", "HostServiceAccount:"}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -125,14 +125,14 @@ const serviceAccountPrefix = "system:serviceaccount:"
 // parseOwner returns the owner KIND:NAME. A name may have colons. That of a ServiceAccount may be NAMESPACE:NAME.
 func parseOwner(text string) (owner v1alpha1.Owner, err error) {
 	given, name, found := strings.Cut(text, ":")
-	for _, kind := range []v1alpha1.SubjectKind{v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.ServiceAccountKind} {
+	for _, kind := range []v1alpha1.SubjectKind{v1alpha1.UserKind, v1alpha1.GroupKind, v1alpha1.ServiceAccountKind, v1alpha1.HostServiceAccountKind} {
 		if !found || name == "" || !strings.EqualFold(given, string(kind)) {
 			continue
 		}
-		if kind == v1alpha1.ServiceAccountKind && !strings.HasPrefix(name, serviceAccountPrefix) {
+		if (kind == v1alpha1.ServiceAccountKind || kind == v1alpha1.HostServiceAccountKind) && !strings.HasPrefix(name, serviceAccountPrefix) {
 			name = serviceAccountPrefix + name
 		}
 		return v1alpha1.Owner{Kind: kind, Name: name}, nil
 	}
-	return owner, fmt.Errorf("--owner=%s: must be User:NAME, Group:NAME, or ServiceAccount:NAMESPACE:NAME", text)
+	return owner, fmt.Errorf("--owner=%s: must be User:NAME, Group:NAME, ServiceAccount:NAMESPACE:NAME, or HostServiceAccount:NAMESPACE:NAME", text)
 }

@@ -18,7 +18,7 @@ type BerthConfigurationSpecApplyConfiguration struct {
 	// exist. Defaults to default.
 	DefaultTenantName *string `json:"defaultTenantName,omitempty"`
 	// ownerScope limits which subjects count as owners of tenants. Berth's kubeconfigs for owners have the group berth.dev.
-	// Defaults to the members of this group.
+	// Defaults to the members of this group, and all ServiceAccounts of the host, which are in berth:host:serviceaccounts.
 	OwnerScope *OwnerScopeApplyConfiguration `json:"ownerScope,omitempty"`
 	// administrators own all tenants. They have all rights in their spaces.
 	Administrators []SubjectApplyConfiguration `json:"administrators,omitempty"`

@@ -13,7 +13,8 @@ type OwnerScopeApplyConfiguration struct {
 	// groups are the groups whose members count as owners. A Group counts as an owner only if it is in the list, or if its
 	// members are in another group of the list.
 	Groups []string `json:"groups,omitempty"`
-	// users are the users and ServiceAccounts that count as owners, whatever groups they are in.
+	// users are the users and ServiceAccounts that count as owners, whatever groups they are in. The user of a ServiceAccount of
+	// the host is berth:host:serviceaccount:NAMESPACE:NAME.
 	Users []string `json:"users,omitempty"`
 }
 

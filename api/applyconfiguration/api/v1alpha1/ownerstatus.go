@@ -14,7 +14,7 @@ import (
 //
 // OwnerStatus is an owner with all of its roles.
 type OwnerStatusApplyConfiguration struct {
-	// kind is User, Group, or ServiceAccount.
+	// kind is User, Group, ServiceAccount, or HostServiceAccount.
 	Kind *apiv1alpha1.SubjectKind `json:"kind,omitempty"`
 	// name is the name by which the owner authenticates.
 	Name *string `json:"name,omitempty"`

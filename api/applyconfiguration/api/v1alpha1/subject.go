@@ -12,11 +12,13 @@ import (
 // SubjectApplyConfiguration represents a declarative configuration of the Subject type for use
 // with apply.
 //
-// Subject is a user, a group, or a ServiceAccount.
+// Subject is a user, a group, or a ServiceAccount of the space or of the host.
 type SubjectApplyConfiguration struct {
-	// kind is User, Group, or ServiceAccount.
+	// kind is User, Group, ServiceAccount, or HostServiceAccount. A ServiceAccount is one of the space. A HostServiceAccount is one
+	// of the host, and uses a token of the host with the audience berth.dev.
 	Kind *apiv1alpha1.SubjectKind `json:"kind,omitempty"`
-	// name is the name by which the subject authenticates. That of a ServiceAccount is system:serviceaccount:NAMESPACE:NAME.
+	// name is the name by which the subject authenticates. That of a ServiceAccount, be it of the space or
+	// the host, is system:serviceaccount:NAMESPACE:NAME.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -1,0 +1,116 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttokens
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/clientaddr"
+	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/shard/credentials"
+	"github.com/berth-dev/berth/vcluster/hostaccount"
+)
+
+// reviewInterval is how often the token of a request that lasts is reviewed again.
+const reviewInterval = 30 * time.Second
+
+// Verifier verifies requests with tokens of the host. It is safe for concurrent use.
+type Verifier struct {
+	owns     func(space, name string) bool
+	clock    clock.PassiveClock
+	interval time.Duration
+	reviews  *reviews
+}
+
+// New returns a verifier. owns reports whether a ServiceAccount of the host owns a space now, which need not exist. host may create
+// TokenReviews.
+func New(host client.Client, owns func(space, name string) bool, c clock.PassiveClock, logger klog.Logger) *Verifier {
+	return &Verifier{owns: owns, clock: c, interval: reviewInterval, reviews: newReviews(host, c, logger)}
+}
+
+// IsFor reports whether [Verifier.Verify] has to decide on a request: it has a token of the host, and no client certificate. Whoever
+// has a certificate is who the certificate says, as in all API servers.
+func IsFor(r *http.Request) bool {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return false
+	}
+	_, ok := credentials.HostTokenOf(r)
+	return ok
+}
+
+// Verify reports whether a request has the token of a ServiceAccount of the host that owns the space. verified is the request as the
+// space gets it: with the identity, and without the token. Its context ends soon after the token is no longer good, or its owner no
+// longer owns the space. Verify returns an error if it can't decide now; the client may retry.
+func (v *Verifier) Verify(space string, r *http.Request) (verified *http.Request, ok bool, err error) {
+	token, ok := credentials.HostTokenOf(r)
+	if !ok {
+		return r, false, nil
+	}
+	h := &held{verifier: v, space: space, client: clientaddr.OfRemote(r.RemoteAddr), token: token}
+	if good, err := h.isGood(); err != nil || !good {
+		return r, false, err
+	}
+	return h.hold(r), true, nil
+}
+
+// held is a request with its token.
+type held struct {
+	verifier *Verifier
+	space    string
+	client   netip.Prefix
+	token    credentials.HostToken
+
+	mu    sync.Mutex
+	timer *time.Timer // of the next review
+}
+
+// isGood reports whether the token proves an owner of the space now. The host decides last, and only on tokens of owners.
+func (h *held) isGood() (bool, error) {
+	if !h.verifier.clock.Now().Before(h.token.Expires) || !h.verifier.owns(h.space, h.token.Name) {
+		return false, nil
+	}
+	user, err := h.verifier.reviews.review(h.space, h.client, h.token.Text)
+	return user == h.token.Name, err
+}
+
+// hold returns the request as the space gets it, and reviews its token again until it ends.
+func (h *held) hold(r *http.Request) *http.Request {
+	ctx, end := context.WithCancel(hostaccount.With(r.Context(), h.token.Name))
+	h.mu.Lock()
+	h.timer = safego.AfterFunc(h.untilReview(), "review the token of a request", func() { h.again(ctx, end) })
+	h.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.timer.Stop()
+	})
+	verified := r.Clone(ctx)
+	verified.Header.Del("Authorization")
+	return verified
+}
+
+// again ends the request if its token is no longer good. While the host doesn't answer, it lasts until its token expires.
+func (h *held) again(ctx context.Context, end context.CancelFunc) {
+	if good, err := h.isGood(); !good && err == nil {
+		end()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ctx.Err() == nil {
+		h.timer.Reset(h.untilReview())
+	}
+}
+
+func (h *held) untilReview() time.Duration {
+	return min(h.verifier.interval, h.token.Expires.Sub(h.verifier.clock.Now()))
+}
