@@ -34,6 +34,7 @@ func openOperator(ctx context.Context, args OpenArgs) (*tenantOperator, error) {
 	if err := objects.Define(ctx); err != nil { // as a platform does
 		return nil, err
 	}
+	operator.TuneGC() // as `berth operator` does
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	o := &tenantOperator{cancel: cancel, ended: make(chan error, 1)}
 	go func() { o.ended <- operator.New(operator.Config{Host: host, Logger: klog.Background()}).Run(run) }()
