@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -71,7 +72,10 @@ func measureTenants(ctx context.Context, b *bench, s *sides) error {
 		return err
 	}
 	b.add("tenants_1000_s", "s", p, report.AtMost(10))
-	b.report.Note("tenants_1000_s: %d tenants in a tree of depth %d; CPU time of each change: %v", tree.size, treeDepth, cpu)
+	b.report.Note("tenants_1000_s: %d tenants in a tree of depth %d; CPU time of each change: %s", tree.size, treeDepth, strings.Join(cpu, "; "))
+	if err := b.keepProfiles(ctx, s.running[side.Operator], "tenants"); err != nil {
+		return err
+	}
 	status, err := tree.processes[side.Operator].NewStatus()
 	if err != nil {
 		return fmt.Errorf("read the status of the operator's process: %w", err)
@@ -221,5 +225,5 @@ func (t *tenantTree) cpu() cpuTimes {
 }
 
 func (c cpuTimes) until(later cpuTimes) string {
-	return fmt.Sprintf("host %.3g s, operator %.3g s", later.host-c.host, later.operator-c.operator)
+	return fmt.Sprintf("host %.3g s and operator %.3g s", later.host-c.host, later.operator-c.operator)
 }

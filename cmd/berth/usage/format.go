@@ -67,7 +67,9 @@ func printerOf(format string, noHeaders bool) (printer, error) {
 	case formatName:
 		return printNames, nil
 	case formatCSV:
-		return func(out io.Writer, tenants []v1alpha1.Tenant) error { return printCSV(out, records(tenants), !noHeaders) }, nil
+		return func(out io.Writer, tenants []v1alpha1.Tenant) error {
+			return printCSV(out, records(tenants), !noHeaders)
+		}, nil
 	case formatJSON:
 		return printJSON, nil
 	case formatYAML:
