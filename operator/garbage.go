@@ -8,8 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// gcPercent is GOGC of a process that runs nothing but an operator. It is idle most of the time, and with the headroom that Go has by
-// default, a change of 1,000 tenants would take 25 MiB more.
+// gcPercent is GOGC of a process that runs nothing but an operator. The process is idle most of the time. With Go's default, a change
+// of 1,000 tenants takes 25 MiB more.
 const gcPercent = 50
 
 // TuneGC configures the garbage collection of a process that runs nothing but an operator, unless GOGC is set.
