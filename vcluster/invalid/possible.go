@@ -3,8 +3,8 @@
 
 package invalid
 
-// possible is how many errors an object can have at most, and how long the lists of allowed values in them can be. It ends to count
-// soon after they are not few: each value adds errors.
+// possible is how many errors an object can have at most, and how many bytes the lists of allowed values in them can have. Counting
+// ends soon after they are not few, because each value adds errors.
 type possible struct{ errors, texts int }
 
 func (p *possible) few() bool { return p.errors <= fewErrors && p.texts <= fewTexts }
@@ -18,8 +18,9 @@ func (p *possible) addObject(n *schemaTree, content map[string]any) {
 			p.add(n.property(name), value)
 			continue
 		}
-		p.addValue(n)
-		part, all := n.property(metadata), asMap(value)
+		part := n.property(metadata)
+		p.addValue(part)
+		all, _ := value.(map[string]any)
 		for _, name := range []string{"name", "generateName"} {
 			p.add(part.property(name), all[name])
 		}
@@ -27,11 +28,6 @@ func (p *possible) addObject(n *schemaTree, content map[string]any) {
 	for _, a := range n.alternatives {
 		p.add(a, content)
 	}
-}
-
-func asMap(value any) map[string]any {
-	m, _ := value.(map[string]any)
-	return m
 }
 
 // add adds those of a value. It can have errors without a schema, too: the labels of an embedded object can.
