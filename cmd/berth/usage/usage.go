@@ -31,7 +31,7 @@ func New() *cobra.Command {
 		Long: `Print what tenants use of their limits as of now, of all tenants or of those that you name.
 The columns are:
   SPACES      How many of the tenant's spaces are ready.
-  NAMESPACES  The namespaces of the tenant's spaces.
+  NAMESPACES  The namespaces of the tenant's spaces, and the quota in its spec.
   CPU         limits.cpu of the spaces' quotas, or requests.cpu if that has no limit.
   MEMORY      limits.memory or requests.memory, as for CPU.
   BELOW       How many tenants there are below this one.
