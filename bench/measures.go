@@ -37,6 +37,7 @@ func groups() []group {
 		{"awake", []string{"rss_awake_mib", "create_s", "create_s_p99", "idle_cpu_cores_100"}, measureAwake},
 		{"asleep", []string{"rss_asleep_kib", "wake_s", "wake_s_p99"}, measureAsleep},
 		{"life", []string{"restart_ready_s", "delete_space_s"}, measureLife},
+		{"tenants", []string{"tenants_1000_s", "operator_rss_mib"}, measureTenants},
 	}
 }
 
@@ -96,7 +97,7 @@ func (b *bench) inFreshSides(ctx context.Context, g group) (err error) {
 
 // endAll ends what runs, each after what needs it.
 func (s *sides) endAll() error {
-	return errors.Join(s.end(side.Flood), s.end(side.Berth), s.end(side.Platform), s.end(side.Stock), s.end(side.Host))
+	return errors.Join(s.end(side.Flood), s.end(side.Berth), s.end(side.Platform), s.end(side.Operator), s.end(side.Stock), s.end(side.Host))
 }
 
 // end ends a side's process, if it runs.
@@ -135,7 +136,7 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 	if c := s.running[name]; c != nil {
 		return c, nil
 	}
-	if name == side.Berth || name == side.Platform {
+	if name == side.Berth || name == side.Platform || name == side.Operator {
 		if err := s.findHost(ctx); err != nil {
 			return nil, err
 		}

@@ -46,6 +46,7 @@ type settings struct {
 	manySpaces  int
 	quietSpaces int
 	noisyFor    time.Duration
+	tenants     int
 
 	soak       bool
 	soakFor    time.Duration
@@ -84,6 +85,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.manySpaces, "many-spaces", 100, "how many spaces they are in")
 	f.IntVar(&s.quietSpaces, "quiet-spaces", 20, "how many spaces do light work beside a noisy one")
 	f.DurationVar(&s.noisyFor, "noisy-for", 15*time.Second, "how long they do that in each of 3 rounds, with noise and without")
+	f.IntVar(&s.tenants, "tenants", 1000, "how many tenants there are in a tree")
 	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
 	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")
 	f.IntVar(&s.soakSpaces, "soak-spaces", 200, "how many spaces there are while soaking")
@@ -95,7 +97,7 @@ func (s *settings) check() error {
 	for name, n := range map[string]int{
 		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes, "-restart-spaces": s.restartSpaces,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
-		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces,
+		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces, "-tenants": s.tenants,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"testing"
 )
 
-// T1, T3, T5, T6: berth up serves Tenant objects. A tenant gets a space that works, and takes all of it along when it is deleted. The
+// T1, T3, T5, T6, U8: berth up serves Tenant objects. A tenant gets a space that works, and takes all of it along when it is deleted. The
 // tenants that always exist can't be deleted.
 func TestBerthUpServesTenants(t *testing.T) {
 	b := start(t, "--operator")
@@ -61,6 +62,8 @@ spec:
 	solar := newCluster(t, path)
 	solar.kubectl(t, "create", "deployment", "web", "--image=nginx")
 	solar.awaitPods(t, "default", "app=web", 1)
+	solar.kubectl(t, "create", "namespace", "production")
+	awaitUsage(t, b, "solar,pods,1,20,5,1", "solar,namespaces,1,,,1")
 
 	b.stop(t, syscall.SIGTERM)
 	b.up(t, "--operator")
@@ -71,5 +74,25 @@ spec:
 	}
 	if out := host.kubectl(t, "get", "spaces", "-o", "name"); out != "space.berth.dev/default\nspace.berth.dev/demo" && out != "space.berth.dev/default\nspace.berth.dev/demo\n" {
 		t.Errorf("the spaces are %q", out)
+	}
+}
+
+// awaitUsage waits until berth usage prints lines for the tenant solar.
+func awaitUsage(t *testing.T, b *berth, lines ...string) {
+	t.Helper()
+	eventually(t, func() error {
+		out, problems, code := runBerth(t, "usage", "solar", "-o", "csv", "--data-dir", b.dir)
+		if code != 0 {
+			return fmt.Errorf("it ends with %d: %s", code, problems)
+		}
+		for _, line := range lines {
+			if !strings.Contains(out, "\n"+line+"\n") {
+				return fmt.Errorf("there is no line %q in\n%s", line, out)
+			}
+		}
+		return nil
+	})
+	if out, problems, code := runBerth(t, "usage", "nobody", "--data-dir", b.dir); code != 1 || out != "" || !strings.Contains(problems, `"nobody" not found`) {
+		t.Errorf("the usage of a tenant that doesn't exist: %d, %q, %q", code, out, problems)
 	}
 }

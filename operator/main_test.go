@@ -77,6 +77,7 @@ func newEnv(t testing.TB) *env {
 		t.Fatal(err)
 	}
 	e := &env{TB: t, WithWatch: c, host: host}
+	e.eventually("the discovery has the definitions", func(ctx context.Context) error { return e.List(ctx, &v1alpha1.TenantList{}) })
 	t.Cleanup(e.clean)
 	return e
 }

@@ -67,13 +67,7 @@ func (s Style) usage(used, limit *resource.Quantity) string {
 
 // count returns a bar and COUNT/LIMIT, or COUNT if there is no limit.
 func (s Style) count(used, limit *int32) string {
-	quantity := func(n *int32) *resource.Quantity {
-		if n == nil {
-			return nil
-		}
-		return resource.NewQuantity(int64(*n), resource.DecimalSI)
-	}
-	return s.usage(quantity(used), quantity(limit))
+	return s.usage(quantityOf(used), quantityOf(limit))
 }
 
 // compute returns the usage of CPU or memory: limits.RESOURCE of the quota, or requests.RESOURCE if it has no limit of

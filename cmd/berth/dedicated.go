@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/platform/spaceprocess"
+	"github.com/berth-dev/berth/shard"
 )
 
 // newDedicated returns the command that `berth up` and `berth serve` run for each dedicated space, in a child process
@@ -27,6 +28,7 @@ func newDedicated() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer shard.TuneGC()()
 			space, err := process.ReadDedicated(o.file)
 			if err != nil {
 				return err

@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"github.com/berth-dev/berth/client/connection"
-	"github.com/berth-dev/berth/shard"
 )
 
 func main() {
@@ -24,10 +23,8 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	// Nobody reads memory profiles here, and the records of allocations grow with each space that was ever awake.
 	runtime.MemProfileRate = 0
-	tuned := shard.TuneGC()
 	root := newRoot(os.Args[0])
 	err := root.ExecuteContext(ctx)
-	tuned()
 	if exit, ok := errors.AsType[*connection.ExitError](err); ok {
 		os.Exit(exit.Code) // the command that was run has printed why
 	}

@@ -46,6 +46,7 @@ protect tenants from being deleted by mistake.`,
 			if o.Logger, err = logTo(cmd.ErrOrStderr(), "", logFormat, verbosity); err != nil {
 				return err
 			}
+			operator.TuneGC()
 			return operator.New(o).Run(cmd.Context())
 		},
 	}

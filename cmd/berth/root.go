@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-dev/berth/cmd/berth/space"
 	"github.com/berth-dev/berth/cmd/berth/tenant"
+	"github.com/berth-dev/berth/cmd/berth/usage"
 )
 
 // newRoot returns the command with the name by which it was called: that of a plugin of kubectl is "kubectl berth".
@@ -38,7 +39,7 @@ code of COMMAND.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(tenant.New(), space.New())
+	root.AddCommand(tenant.New(), space.New(), usage.New())
 	root.AddCommand(space.Aliases()...)
 	root.AddCommand(newUp(), newServe(), newOperator(), newApply(), newCheck(), newSpaces(), newDelete(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
 	if strings.HasPrefix(filepath.Base(called), plugin) {

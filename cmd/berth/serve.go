@@ -12,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/platform"
 	"github.com/berth-dev/berth/platform/manager"
 	"github.com/berth-dev/berth/platform/pod"
+	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 )
 
@@ -62,6 +63,7 @@ The kubeconfig of each space's admin is in --data-dir, for 'berth kubeconfig'. W
     --space team-a,team-b --kubeconfig-secrets berth`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer shard.TuneGC()()
 			if o.logFormat != logText && o.logFormat != logJSON {
 				return fmt.Errorf("--log-format=%s: must be %s or %s", o.logFormat, logText, logJSON)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/cmd/berth/flags"
 	"github.com/berth-dev/berth/platform"
+	"github.com/berth-dev/berth/shard"
 )
 
 func newUp() *cobra.Command {
@@ -65,6 +66,7 @@ Dedicated spaces:
   kubectl --kubeconfig ~/.berth/host.kubeconfig apply -f examples/space.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer shard.TuneGC()()
 			o.Host.Embedded = o.Host.Kubeconfig == ""
 			config, err := o.config()
 			if err != nil {

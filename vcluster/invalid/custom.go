@@ -45,27 +45,25 @@ func (o *object) check(ctx context.Context) (field.ErrorList, error) {
 	if err := bounds.RuleErrorSteps.Check(r.steps()); err != nil {
 		return nil, fmt.Errorf("%d values are validated with rules, whose messages have %d bytes in all: %w", r.rules, r.bytes, err)
 	}
-	if n := valuesOf(o.content, fewErrors) * o.schema.mostErrors; n <= fewErrors && n*o.schema.longestEnum <= fewTexts {
-		return nil, nil
+	var p possible
+	p.addObject(o.schema, o.content)
+	if p.few() {
+		return nil, nil // without its schema, which takes more to convert than most objects take to be validated
 	}
 	return o.validate(ctx)
 }
 
 func (o *object) validate(ctx context.Context) (field.ErrorList, error) {
-	var internal apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(o.props, &internal, nil); err != nil {
-		return nil, fmt.Errorf("convert schema: %w", err)
-	}
-	properties := &spec.Schema{}
-	if err := validation.ConvertJSONSchemaProps(&internal, properties); err != nil {
-		return nil, fmt.Errorf("convert schema: %w", err)
+	properties, internal, err := converted(o.props)
+	if err != nil {
+		return nil, err
 	}
 	errs, all := ofContent(o.content, properties)
 	if !all {
 		return cut(errs, " or more"), nil
 	}
 	if o.schema.hasLists {
-		s, err := structural.NewStructural(&internal)
+		s, err := structural.NewStructural(internal)
 		if err != nil {
 			return nil, fmt.Errorf("convert schema: %w", err)
 		}
@@ -83,6 +81,18 @@ func (o *object) validate(ctx context.Context) (field.ErrorList, error) {
 		return nil, nil
 	}
 	return short, nil
+}
+
+// converted returns a schema as upstream validates with it, and as upstream's internal type.
+func converted(props *apiextensionsv1.JSONSchemaProps) (*spec.Schema, *apiextensions.JSONSchemaProps, error) {
+	internal, properties := &apiextensions.JSONSchemaProps{}, &spec.Schema{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+		return nil, nil, fmt.Errorf("convert schema: %w", err)
+	}
+	if err := validation.ConvertJSONSchemaProps(internal, properties); err != nil {
+		return nil, nil, fmt.Errorf("convert schema: %w", err)
+	}
+	return properties, internal, nil
 }
 
 // ofContent returns errors, and whether they are all.

@@ -32,7 +32,6 @@ type schemaTree struct {
 	// What a part of it has, at any depth.
 	hasRules, hasLists bool
 	mostErrors         int
-	longestEnum        int
 	parts              int // itself included
 }
 
@@ -54,7 +53,7 @@ func newSchema(s *apiextensionsv1.JSONSchemaProps) *schemaTree {
 	if s.Not != nil {
 		n.addAlternative(s.Not)
 	}
-	n.mostErrors, n.longestEnum = max(n.mostErrors, n.errors), max(n.longestEnum, n.enum)
+	n.mostErrors = max(n.mostErrors, n.errors)
 	if len(s.Properties) > 0 {
 		n.properties = make(map[string]*schemaTree, len(s.Properties))
 		for name, p := range s.Properties {
@@ -91,7 +90,6 @@ func (n *schemaTree) add(part *schemaTree) *schemaTree {
 	n.hasRules = n.hasRules || part.hasRules
 	n.hasLists = n.hasLists || part.hasLists
 	n.mostErrors = max(n.mostErrors, part.mostErrors)
-	n.longestEnum = max(n.longestEnum, part.longestEnum)
 	n.parts += part.parts
 	return part
 }
@@ -120,35 +118,11 @@ func (r *ruled) add(n *schemaTree, value any, path int) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, v := range value {
-			part, known := n.properties[name]
-			if !known {
-				part = n.others
-			}
-			r.add(part, v, path+len(name)+1)
+			r.add(n.property(name), v, path+len(name)+1)
 		}
 	case []any:
 		for _, v := range value {
 			r.add(n.items, v, path+errorBytes/4)
 		}
 	}
-}
-
-// valuesOf counts the values in one, up to about a limit.
-func valuesOf(value any, limit int) int {
-	n := 1
-	switch value := value.(type) {
-	case map[string]any:
-		for _, v := range value {
-			if n += valuesOf(v, limit-n); n > limit {
-				break
-			}
-		}
-	case []any:
-		for _, v := range value {
-			if n += valuesOf(v, limit-n); n > limit {
-				break
-			}
-		}
-	}
-	return n
 }

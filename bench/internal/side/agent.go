@@ -45,6 +45,8 @@ const (
 	Berth = "berth"
 	// Platform is all of `berth up`, where Berth is what serves spaces.
 	Platform = "the platform"
+	// Operator is all of `berth operator`.
+	Operator = "the operator"
 	Stock    = "stock"
 	// Flood has no control planes: it is the clients that flood one.
 	Flood = "the flood"
@@ -66,6 +68,8 @@ func (a *Agent) open(args OpenArgs) (Side, error) {
 		return openBerth(a.ctx, a.dir, args)
 	case Platform:
 		return openPlatform(a.ctx, a.dir, args)
+	case Operator:
+		return openOperator(a.ctx, args)
 	case Stock:
 		return openStock(a.dir), nil
 	case Flood:
