@@ -159,8 +159,8 @@ func TestTenantsShareObjectsWithThoseBelow(t *testing.T) {
 		})
 	})
 
-	t.Run("until the space is gone", func(t *testing.T) {
-		f.host.apply(t, `{apiVersion: berth.dev/v1alpha1, kind: Space, metadata: {name: acme-two}, spec: {tenantName: acme}}`)
+	t.Run("from a process of its own, until the space is gone", func(t *testing.T) {
+		f.host.apply(t, `{apiVersion: berth.dev/v1alpha1, kind: Space, metadata: {name: acme-two}, spec: {tenantName: acme, isolation: Dedicated}}`)
 		awaitReady(t, f.host, "acme-two", "True")
 		two := f.berth.space(t, "acme-two")
 		two.apply(t, `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: second, labels: {berth.dev/share: children}}}`)
