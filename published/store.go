@@ -68,11 +68,18 @@ func (s *Store) Render(ctx context.Context, publications []string, tenant, space
 		return Rendering{}, ErrNotRead
 	}
 	var result Rendering
-	taken := map[identity]*object{}
+	taken, failed := map[identity]*object{}, map[identity]*object{}
 	for _, o := range objects {
 		rendered, err := o.render(ctx, tenant, space)
-		result.Incomplete = result.Incomplete || err != nil
-		if other := o.conflict(taken); err == nil && other != nil {
+		if err != nil {
+			result.Incomplete = true
+			failed[o.id] = o
+		}
+		other := o.conflict(taken)
+		if other == nil && sharing.IsShare(o.publication) {
+			other = o.conflict(failed) // the space keeps the copy that it has of it
+		}
+		if err == nil && other != nil {
 			err = fmt.Errorf("the publication %s has the object too", other.publication)
 		}
 		if err != nil {
