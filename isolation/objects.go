@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/netrange"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer"
@@ -270,7 +269,7 @@ func accountRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
 		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 		// What owners share with the tenants below. The operator checks the objects; no other part of Berth reads them.
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedobjects"}, Verbs: []string{"list", "create", "update", "delete"}},
+		{APIGroups: []string{translate.Domain}, Resources: []string{"sharedobjects"}, Verbs: []string{"list", "create", "update", "delete"}},
 	}...)
 }
 

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -136,7 +135,7 @@ func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWit
 	for _, r := range rights {
 		names := slices.DeleteFunc(slices.Clone(r.Resources), func(name string) bool { return !resources(name) })
 		writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" })
-		if !writes || len(names) == 0 || slices.Contains(r.APIGroups, v1alpha1.GroupVersion.Group) {
+		if !writes || len(names) == 0 || slices.Contains(r.APIGroups, translate.Domain) {
 			continue // the operator checks objects of Berth, and no other part of the host reads them
 		}
 		rules = append(rules, admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{

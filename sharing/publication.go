@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/translate"
 )
 
 // Prefix is that of the names under which shared objects are published. No Publication has such a name.
@@ -18,6 +19,18 @@ const Prefix = "share."
 
 // IsShare reports whether a publication is what a space shares.
 func IsShare(publication string) bool { return strings.HasPrefix(publication, Prefix) }
+
+// Namespace returns the namespace on the host in which the SharedObjects of a space are.
+func Namespace(space string) string { return translate.HostNamespacePrefix + space }
+
+// SpaceIn returns the space whose SharedObjects are in a namespace of the host; "" if there is none.
+func SpaceIn(namespace string) string {
+	space, ok := strings.CutPrefix(namespace, translate.HostNamespacePrefix)
+	if !ok {
+		return ""
+	}
+	return space
+}
 
 // Class says who receives an object. Each class of a space's objects is published under a name of its own.
 type Class struct {

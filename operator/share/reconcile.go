@@ -19,7 +19,6 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/operator/publication"
 	"github.com/berth-dev/berth/sharing"
-	"github.com/berth-dev/berth/translate"
 )
 
 const (
@@ -64,7 +63,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // read chooses from the SharedObjects in the space's namespace.
 func (r *reconciler) read(ctx context.Context, choice *choice) error {
-	namespace := client.InNamespace(translate.HostNamespacePrefix + choice.space.Name)
+	namespace := client.InNamespace(sharing.Namespace(choice.space.Name))
 	known := metadataList()
 	if err := r.client.List(ctx, known, namespace, client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list shared objects of space %s: %w", choice.space.Name, err)

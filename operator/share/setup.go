@@ -6,7 +6,6 @@ package share
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/sharing"
 )
 
 // settle is how long a change waits for the next ones. So a space that changes without end costs a reconcile each time, and no more.
@@ -38,10 +37,7 @@ func SetUp(m ctrlmanager.Manager) error {
 	metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedObject"))
 	err := builder.ControllerManagedBy(m).Named("share").
 		For(&v1alpha1.Space{}, spaces).
-		WatchesMetadata(metadata, soon(func(o client.Object) string {
-			space, _ := strings.CutPrefix(o.GetNamespace(), translate.HostNamespacePrefix)
-			return space
-		})).
+		WatchesMetadata(metadata, soon(func(o client.Object) string { return sharing.SpaceIn(o.GetNamespace()) })).
 		Watches(&v1alpha1.PublishedObject{}, soon(func(o client.Object) string { return o.GetLabels()[v1alpha1.LabelSharedBy] })).
 		Complete(&reconciler{client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorder("berth-operator")})
 	if err != nil {
