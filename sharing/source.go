@@ -16,6 +16,9 @@ type Name struct {
 	types.NamespacedName
 }
 
+// String names the object for messages.
+func (n Name) String() string { return n.Resource + " " + n.NamespacedName.String() }
+
 // Source finds the objects of a space that may be shared. Others may be among them.
 type Source interface {
 	// EachShared calls f with the objects that have the label.

@@ -165,7 +165,7 @@ func (s *Syncer) share(ctx context.Context, name sharing.Name) (time.Duration, e
 	source := example.(client.Object) //nolint:forcetypeassert // all of the kinds are
 	err = s.VirtualAPI.Get(ctx, name.NamespacedName, source)
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("read %s %s: %w", name.Resource, name.NamespacedName, err)
+		return 0, fmt.Errorf("read %s: %w", name, err)
 	}
 	have, has := s.written[name]
 	value, shared := source.GetLabels()[v1alpha1.LabelShare]
@@ -196,7 +196,7 @@ func (s *Syncer) share(ctx context.Context, name sharing.Name) (time.Duration, e
 	if err := s.write(ctx, name, want); err != nil {
 		s.written = nil // somebody else may have written; look again
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-			return 0, fmt.Errorf("share %s %s: %w", name.Resource, name.NamespacedName, err)
+			return 0, fmt.Errorf("share %s: %w", name, err)
 		}
 		return 0, s.Refuse(source, err)
 	}

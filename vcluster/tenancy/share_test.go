@@ -140,7 +140,7 @@ func TestAControlPlaneNamesWhatIsShared(t *testing.T) {
 	e.plane.FollowShared(func(name sharing.Name) {
 		mu.Lock()
 		defer mu.Unlock()
-		heard = append(heard, name.Resource+" "+name.NamespacedName.String())
+		heard = append(heard, name.String())
 	}, func() {})
 	for _, o := range []*corev1.ConfigMap{
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain"}},
@@ -155,7 +155,7 @@ func TestAControlPlaneNamesWhatIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	var found []string
-	if err := e.plane.EachShared(t.Context(), func(name sharing.Name) { found = append(found, name.Resource+" "+name.NamespacedName.String()) }); err != nil {
+	if err := e.plane.EachShared(t.Context(), func(name sharing.Name) { found = append(found, name.String()) }); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(found)
