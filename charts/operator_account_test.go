@@ -98,6 +98,13 @@ func TestTheOperatorsAccountWritesWhatTenantsNeed(t *testing.T) {
 		t.Errorf("delete a space of a tenant: %v", err)
 	}
 
+	if err := operator.List(ctx, &v1alpha1.SharedObjectList{}); err != nil {
+		t.Errorf("read what tenants share: %v", err)
+	}
+	if err := r.berth.List(ctx, &v1alpha1.SharedObjectList{}); !apierrors.IsForbidden(err) {
+		t.Errorf("Berth reads what tenants share: %v", err)
+	}
+
 	foreign := &v1alpha1.Space{ObjectMeta: named("foreign")}
 	if err := r.admin.Create(ctx, foreign); err != nil {
 		t.Fatal(err)

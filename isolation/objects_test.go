@@ -80,6 +80,12 @@ func TestTheSyncersAccountHasNoRightBeyondSyncing(t *testing.T) {
 			}
 			continue
 		}
+		if slices.Equal(rule.Resources, []string{"sharedobjects"}) {
+			if !slices.Equal(rule.APIGroups, []string{"berth.dev"}) || !slices.Equal(rule.Verbs, []string{"list", "create", "update", "delete"}) {
+				t.Errorf("rule %v is for more than writing what is shared", rule)
+			}
+			continue
+		}
 		if slices.Equal(rule.Resources, []string{"pods/status"}) {
 			if !slices.Equal(rule.Verbs, []string{"patch"}) {
 				t.Errorf("rule %v is for more than conditions of readiness gates", rule)

@@ -135,8 +135,8 @@ func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWit
 	for _, r := range rights {
 		names := slices.DeleteFunc(slices.Clone(r.Resources), func(name string) bool { return !resources(name) })
 		writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" })
-		if !writes || len(names) == 0 {
-			continue
+		if !writes || len(names) == 0 || slices.Contains(r.APIGroups, translate.Domain) {
+			continue // the operator checks objects of Berth, and no other part of the host reads them
 		}
 		rules = append(rules, admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/published/expression"
+	"github.com/berth-dev/berth/sharing"
 )
 
 // ErrNotRead is returned for a space with publications while the objects have not been read from the host yet. The space
@@ -55,7 +56,8 @@ type Rendering struct {
 }
 
 // Render returns the copies of the objects of publications, in the form for a space and its tenant. Tenant is empty if the
-// space has none. If two publications have the same object, the one whose name is first in the alphabet is copied. Names of
+// space has none. If two publications have the same object, the one whose name is first in the alphabet is copied, and that of a
+// Publication rather than a tenant's. Names of
 // publications that don't exist are ignored.
 func (s *Store) Render(ctx context.Context, publications []string, tenant, space expression.Subject) (Rendering, error) {
 	if len(publications) == 0 {
@@ -66,11 +68,18 @@ func (s *Store) Render(ctx context.Context, publications []string, tenant, space
 		return Rendering{}, ErrNotRead
 	}
 	var result Rendering
-	taken := map[identity]*object{}
+	taken, failed := map[identity]*object{}, map[identity]*object{}
 	for _, o := range objects {
 		rendered, err := o.render(ctx, tenant, space)
-		result.Incomplete = result.Incomplete || err != nil
-		if other := o.conflict(taken); err == nil && other != nil {
+		if err != nil {
+			result.Incomplete = true
+			failed[o.id] = o
+		}
+		other := o.conflict(taken)
+		if other == nil && sharing.IsShare(o.publication) {
+			other = o.conflict(failed) // the space keeps the copy that it has of it
+		}
+		if err == nil && other != nil {
 			err = fmt.Errorf("the publication %s has the object too", other.publication)
 		}
 		if err != nil {
@@ -106,9 +115,17 @@ func (s *Store) objects(publications []string) (objects []*object, read bool) {
 		objects = slices.AppendSeq(objects, maps.Values(s.publications[publication]))
 	}
 	slices.SortFunc(objects, func(a, b *object) int {
-		return cmp.Or(cmp.Compare(a.publication, b.publication), cmp.Compare(a.name, b.name))
+		return cmp.Or(last(a)-last(b), cmp.Compare(a.publication, b.publication), cmp.Compare(a.name, b.name))
 	})
 	return objects, s.read
+}
+
+// last sorts what tenants share after what admins publish: a tenant must not put an object in the place of an admin's.
+func last(o *object) int {
+	if sharing.IsShare(o.publication) {
+		return 1
+	}
+	return 0
 }
 
 // Read reports whether the objects were read from the host once.

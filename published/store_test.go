@@ -20,6 +20,20 @@ import (
 	"github.com/berth-dev/berth/published/expression"
 )
 
+// H8, P1: what a tenant shares takes the place of no object of an admin's publication, whatever its name is.
+func TestWhatTenantsShareDoesNotDisplacePublications(t *testing.T) {
+	store, _ := newStore(t)
+	every := object("zones", "a", "NetworkPolicy", "web", "closed")
+	every.Spec.Namespaces = v1alpha1.EveryNamespace
+	replace(t, store, every,
+		object("share.acme", "a", "NetworkPolicy", "apps", "closed"), object("share.acme", "b", "ConfigMap", "apps", "names"), object("share.acme", "c", "ConfigMap", "apps", "own"),
+		object("z", "a", "ConfigMap", "apps", "names", field("data.tenant", "tenant.labels.missing")))
+	result, err := store.Render(t.Context(), []string{"share.acme", "z", "zones"}, expression.Subject{}, expression.Subject{Name: "dev"})
+	if err != nil || len(result.Objects) != 2 || result.Objects[0].Publication != "zones" || result.Objects[1].Object.GetName() != "own" {
+		t.Errorf("%v: %+v, problems %v", err, result.Objects, result.Problems)
+	}
+}
+
 // P1: a space has the objects of its publications, in its own form.
 func TestRenderMakesTheCopiesOfASpace(t *testing.T) {
 	store, _ := newStore(t)

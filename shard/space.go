@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -141,9 +142,13 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if err != nil {
 		return nil, err
 	}
+	var shares sharing.Source
+	if settings.Access != nil {
+		shares = plane
+	}
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,
-		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Logger: logger,
+		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Shares: shares, Logger: logger,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))

@@ -34,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -53,6 +54,7 @@ type testEnv struct {
 	where   translate.Placement
 	limits  *bounds.Account
 	domains []string
+	shares  bool // the syncer writes what is shared
 	config  vcluster.Config
 	plane   *vcluster.ControlPlane
 	reach   atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
@@ -220,9 +222,13 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	}
 	space := env.space
 	space.Settings.Domains = env.domains
+	var shares sharing.Source
+	if env.shares {
+		shares = env.plane
+	}
 	s, err := syncer.New(syncer.Config{
-		Account: env.limits,
-		Space:   space, Where: env.where, Host: run.host, Sync: env.sync, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
+		Account: env.limits, Shares: shares,
+		Space: space, Where: env.where, Host: run.host, Sync: env.sync, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

@@ -16,12 +16,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer/classes"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/pods"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/syncer/services"
+	"github.com/berth-dev/berth/syncer/shares"
 	"github.com/berth-dev/berth/syncer/storage"
 	"github.com/berth-dev/berth/translate"
 )
@@ -77,6 +79,8 @@ type Config struct {
 	TokenKey string
 	// Informers are the informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
+	// Shares finds what owners share with the tenants below. Nothing is shared if it is nil.
+	Shares sharing.Source
 	// Account counts what the space uses of limited resources. Nothing is counted if it is nil.
 	Account *bounds.Account
 	Logger  logr.Logger
@@ -110,6 +114,9 @@ func New(c Config) (*Syncer, error) {
 	e.HostAPI = s.account
 	if err := s.declare(c); err != nil {
 		return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
+	}
+	if c.Shares != nil {
+		shares.Declare(e, onHost, c.Shares)
 	}
 	return s, nil
 }

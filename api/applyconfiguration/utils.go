@@ -63,6 +63,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PublishedObjectSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QuotaStatus"):
 		return &apiv1alpha1.QuotaStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SharedObject"):
+		return &apiv1alpha1.SharedObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SharedObjectSpec"):
+		return &apiv1alpha1.SharedObjectSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Sleep"):
 		return &apiv1alpha1.SleepApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Snapshots"):

@@ -55,6 +55,7 @@ const (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name: the name of a publication may have at most 63 characters, because it is the value of a label"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.startsWith('share.')",message="metadata.name: names that begin with share. are those of what tenants share; choose another name"
 type Publication struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.

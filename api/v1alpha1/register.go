@@ -24,7 +24,7 @@ func Resource(plural string) schema.GroupResource {
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&Space{}, &SpaceList{}, &Tenant{}, &TenantList{}, &TenantOwner{}, &TenantOwnerList{}, &BerthConfiguration{}, &BerthConfigurationList{},
-		&Publication{}, &PublicationList{}, &PublishedObject{}, &PublishedObjectList{},
+		&Publication{}, &PublicationList{}, &PublishedObject{}, &PublishedObjectList{}, &SharedObject{}, &SharedObjectList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

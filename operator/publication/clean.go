@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// clean returns what of a source is published: neither what the host's API server and controllers set, nor what belongs to
+// Clean returns what of a source is published: neither what the host's API server and controllers set, nor what belongs to
 // the host only.
-func clean(source *unstructured.Unstructured) map[string]any {
+func Clean(source *unstructured.Unstructured) map[string]any {
 	object := source.DeepCopy().Object
 	metadata := map[string]any{"name": source.GetName()}
 	if namespace := source.GetNamespace(); namespace != "" {

@@ -62,7 +62,7 @@ func TestCleanRemovesWhatIsOfTheHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := parse(t, c.source)
 			before := source.DeepCopy()
-			if diff := cmp.Diff(parse(t, c.want).Object, clean(source)); diff != "" {
+			if diff := cmp.Diff(parse(t, c.want).Object, Clean(source)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, source); diff != "" {
@@ -96,7 +96,7 @@ func TestRefuseRefusesWhatBreaksASpace(t *testing.T) {
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: mine}}`:                                                   false,
 		`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: system-node-critical}}`:                                         true,
 	} {
-		if reason := refuse(parse(t, object)); (reason != "") != want {
+		if reason := Refuse(parse(t, object)); (reason != "") != want {
 			t.Errorf("%s: %q", object, reason)
 		}
 	}

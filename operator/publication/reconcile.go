@@ -16,6 +16,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/published"
 	"github.com/berth-dev/berth/published/expression"
+	"github.com/berth-dev/berth/sharing"
 )
 
 const (
@@ -42,6 +43,9 @@ type outcome struct {
 
 // Reconcile implements [reconcile.Reconciler].
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if sharing.IsShare(request.Name) {
+		return reconcile.Result{}, nil // package share publishes it
+	}
 	publication := &v1alpha1.Publication{}
 	err := r.client.Get(ctx, request.NamespacedName, publication)
 	if apierrors.IsNotFound(err) || err == nil && !publication.DeletionTimestamp.IsZero() {

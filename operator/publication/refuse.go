@@ -41,9 +41,9 @@ func refuseKind(kind schema.GroupKind) string {
 	return refusedKinds[kind]
 }
 
-// refuse returns why an object is not published, or nothing. A copy of it would break a space, or reveal a credential of the
+// Refuse returns why an object is not published, or nothing. A copy of it would break a space, or reveal a credential of the
 // host.
-func refuse(object *unstructured.Unstructured) string {
+func Refuse(object *unstructured.Unstructured) string {
 	kind, name := object.GroupVersionKind().GroupKind(), object.GetName()
 	if reason := refuseKind(kind); reason != "" {
 		return reason

@@ -76,7 +76,8 @@ func setUp(m manager.Manager, compiler *expression.Compiler, w *watches) error {
 		Watches(&v1alpha1.Publication{}, handler.EnqueueRequestsFromMapFunc(spacesOf(c, func(space *v1alpha1.Space, _ string) bool {
 			return space.Spec.TenantName != ""
 		})), tenants).
-		Complete(&spaceReconciler{client: c})
+		Watches(&v1alpha1.PublishedObject{}, handler.EnqueueRequestsFromMapFunc(receiversOf(c)), builder.WithPredicates(madeOrGone())).
+		Complete(&spaceReconciler{client: c, events: m.GetEventRecorder("berth-operator")})
 	if err != nil {
 		return fmt.Errorf("set up controller of the publications of Spaces: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -29,7 +30,10 @@ const (
 )
 
 // spaceReconciler sets the publications of the Spaces of tenants.
-type spaceReconciler struct{ client client.Client }
+type spaceReconciler struct {
+	client client.Client
+	events events.EventRecorder
+}
 
 // Reconcile implements [reconcile.Reconciler]. The request names a Space.
 func (r *spaceReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -49,7 +53,9 @@ func (r *spaceReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 	if have.Spec != nil {
 		own = have.Spec.Publications
 	}
+	all := len(publications)
 	publications = fitting(publications, space.Spec.Publications, own)
+	r.reportShares(space, all-len(publications))
 	if slices.Equal(own, publications) && have.Annotations[v1alpha1.AnnotationTenantLabels] == tenantLabels {
 		return reconcile.Result{}, nil
 	}
@@ -94,7 +100,11 @@ func (r *spaceReconciler) wanted(ctx context.Context, space *v1alpha1.Space) (te
 		}
 	}
 	slices.Sort(publications)
-	return tenantLabels, publications, nil
+	shared, err := r.received(ctx, space)
+	if err != nil {
+		return "", nil, err
+	}
+	return tenantLabels, append(publications, shared...), nil // if there are too many, those of admins stay
 }
 
 // selects reports whether a publication is for the spaces of a tenant. An invalid selector selects none.
@@ -146,5 +156,6 @@ func (r *reconciler) full(ctx context.Context, publication *v1alpha1.Publication
 // sameForPublications reports whether a change of a Space is of no concern to publications.
 func sameForPublications(a, b *v1alpha1.Space) bool {
 	return a.UID == b.UID && slices.Equal(a.Spec.Publications, b.Spec.Publications) && a.Spec.TenantName == b.Spec.TenantName && maps.Equal(a.Labels, b.Labels) &&
+		a.Annotations[v1alpha1.AnnotationInheritsFrom] == b.Annotations[v1alpha1.AnnotationInheritsFrom] && a.Spec.Access.OwnerProfile == b.Spec.Access.OwnerProfile &&
 		a.Annotations[v1alpha1.AnnotationTenantLabels] == b.Annotations[v1alpha1.AnnotationTenantLabels] && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero()
 }

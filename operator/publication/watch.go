@@ -141,9 +141,9 @@ func (w *watch) put(item any) error {
 	if !ok {
 		return fmt.Errorf("store source of a publication: unexpected type %T", item)
 	}
-	e := entry{namespace: object.GetNamespace(), name: object.GetName(), refused: refuse(object)}
+	e := entry{namespace: object.GetNamespace(), name: object.GetName(), refused: Refuse(object)}
 	if e.refused == "" {
-		content, err := json.Marshal(clean(object))
+		content, err := json.Marshal(Clean(object))
 		switch {
 		case err != nil:
 			e.refused = "it can't be written as JSON: " + err.Error()

@@ -84,10 +84,11 @@ func namespacesOf(publication *v1alpha1.Publication) v1alpha1.PublicationNamespa
 // matches reports whether a PublishedObject is as it has to be.
 func matches(have *v1alpha1.PublishedObject, publication *v1alpha1.Publication, object chosen) bool {
 	return have != nil && have.Spec.Namespaces == namespacesOf(publication) && equality.Semantic.DeepEqual(have.Spec.Fields, publication.Spec.Fields) &&
-		len(have.OwnerReferences) == 1 && have.OwnerReferences[0].UID == publication.UID && sameJSON(have.Spec.Object.Raw, object.content)
+		len(have.OwnerReferences) == 1 && have.OwnerReferences[0].UID == publication.UID && SameJSON(have.Spec.Object.Raw, object.content)
 }
 
-func sameJSON(a, b []byte) bool {
+// SameJSON reports whether two texts are the same JSON.
+func SameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +44,9 @@ func (one *run) applySpace(ctx context.Context, space *v1alpha1.Space, treeLabel
 		return err
 	}
 	apply := v1alpha1ac.Space(space.Name).WithLabels(labels).WithSpec(spec)
+	if above := one.tree.Bequeathers(one.tenant.Name); len(above) > 0 {
+		apply.WithAnnotations(map[string]string{v1alpha1.AnnotationInheritsFrom: strings.Join(above, ",")})
+	}
 	applied, err := v1alpha1ac.ExtractSpace(space, string(fieldOwner))
 	if err != nil {
 		return fmt.Errorf("read what was applied: %w", err)

@@ -5,8 +5,10 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +38,9 @@ var ErrForeign = errors.New("host name taken")
 // Forbidden is an error of the space's own rules. Admission in the space returns it first; the syncer checks again.
 type Forbidden struct{ error }
 
+// Forbids returns a [Forbidden] error.
+func Forbids(err error) error { return Forbidden{err} }
+
 // Forbid returns a [Forbidden] error if there are errors, and otherwise nil.
 func Forbid(errs field.ErrorList) error {
 	if len(errs) == 0 {
@@ -50,6 +55,17 @@ type Refusal struct{ Reason, Message string }
 // QuotaExceeded reports whether the host rejected an object because of a quota. Upstream says so only in the message.
 func QuotaExceeded(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+}
+
+// Refuse reports to the tenant why the host, or a rule of the space, rejects what is made of v. It returns the error for work of
+// the engine: what was rejected is tried again later, and need not wake the space. Other errors are returned.
+func (s *Engine) Refuse(v client.Object, err error) error {
+	r, told := s.Explain(v, err)
+	if !told {
+		return fmt.Errorf("sync %s %s: %w", v.GetNamespace(), v.GetName(), err)
+	}
+	s.Recorder.Record(v, corev1.EventTypeWarning, r.Reason, brief(r.Message))
+	return errRefused
 }
 
 // Explain turns an error of the host's API into a refusal. told is false for errors that are not about the object, such

@@ -23,7 +23,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -316,6 +318,14 @@ func newMapper() meta.RESTMapper {
 		}
 		m.AddSpecific(kind, r.GVR(), kind.GroupVersion().WithResource(strings.ToLower(kind.Kind)), scope)
 	}
+	for _, k := range sharing.Kinds() {
+		scope := meta.RESTScope(meta.RESTScopeNamespace)
+		if k.ClusterScoped {
+			scope = meta.RESTScopeRoot
+		}
+		m.Add(k.GroupVersionKind, scope)
+	}
+	m.Add(v1alpha1.GroupVersion.WithKind("SharedObject"), meta.RESTScopeNamespace)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), meta.RESTScopeRoot)
 	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)

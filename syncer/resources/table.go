@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -174,10 +175,10 @@ func (r Resource) GVK() schema.GroupVersionKind {
 // Optional reports whether the resource is off by default.
 func (r Resource) Optional() bool { return r.Default() == Off }
 
-// Scheme contains all synced types, and CustomResourceDefinition.
+// Scheme contains all synced types, CustomResourceDefinition, and the types of Berth.
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme, gatewayv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, snapshotv1.AddToScheme, gatewayv1.Install, v1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("two types of one name: %v", err))
 		}

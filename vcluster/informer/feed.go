@@ -31,6 +31,8 @@ type Write struct {
 	Key string
 	// Value is what was stored or, if it was deleted, what was there before.
 	Value []byte
+	// Before is what an update replaced, or a deletion removed.
+	Before []byte
 	// Revision is the store's, of this change.
 	Revision int64
 	Created  bool
@@ -161,11 +163,11 @@ func (f *Feed) hand(event *clientv3.Event) {
 		Key: string(event.Kv.Key), Value: event.Kv.Value, Revision: event.Kv.ModRevision,
 		Created: event.IsCreate(), Deleted: event.Type == clientv3.EventTypeDelete,
 	}
+	if event.PrevKv != nil {
+		w.Before = event.PrevKv.Value
+	}
 	if w.Deleted {
-		w.Value = nil
-		if event.PrevKv != nil {
-			w.Value = event.PrevKv.Value
-		}
+		w.Value = w.Before
 	}
 	f.mu.Lock()
 	var to []sink

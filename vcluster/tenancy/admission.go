@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/vcluster/inside"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -80,10 +81,13 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		if isPromotion(a) {
 			return admission.NewForbidden(a, errors.New(promotionField+": controllers don't promote ServiceAccounts; let an owner set the label"))
 		}
+		if err := p.checkShare(ctx, a); err != nil {
+			return admission.NewForbidden(a, err)
+		}
 		return nil
 	}
 	for _, check := range []func(context.Context, admission.Attributes) error{
-		checkKept, checkLabels, checkNamespace, p.checkOwnersNamespace, p.checkQuota, p.checkPromotion, p.checkAPIService,
+		checkKept, checkLabels, checkNamespace, p.checkOwnersNamespace, p.checkQuota, p.checkPromotion, p.checkAPIService, p.checkShare,
 	} {
 		if err := check(ctx, a); err != nil {
 			return admission.NewForbidden(a, err)
@@ -123,6 +127,9 @@ func checkKept(_ context.Context, a admission.Attributes) error {
 // keptBy returns why an object can't be changed, or nil.
 func keptBy(object metav1.Object, resource schema.GroupResource) error {
 	if publication, ok := object.GetLabels()[v1alpha1.LabelPublication]; ok && metav1.GetControllerOfNoCopy(object) == nil {
+		if sharing.IsShare(publication) {
+			return fmt.Errorf("a tenant above shares this object as %q; it can't be changed or deleted in this space", publication)
+		}
 		return fmt.Errorf("the administrator of the platform publishes this object with publication %q; it can't be changed or deleted in a space", publication)
 	}
 	if tenant, ok := object.GetLabels()[access.LabelTenant]; ok && resource != roleBindings && metav1.GetControllerOfNoCopy(object) == nil {

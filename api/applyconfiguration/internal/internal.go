@@ -469,6 +469,32 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.berth-dev.berth.api.v1alpha1.ShareScope
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SharedObject
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SharedObjectSpec
+- name: com.github.berth-dev.berth.api.v1alpha1.SharedObjectSpec
+  map:
+    fields:
+    - name: object
+      type:
+        namedType: __untyped_atomic_
+    - name: scope
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ShareScope
 - name: com.github.berth-dev.berth.api.v1alpha1.Sleep
   map:
     fields:

@@ -1,0 +1,92 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package publication
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/sharing"
+)
+
+// received returns the names under which the spaces of tenants above share something with a space, sorted.
+func (r *spaceReconciler) received(ctx context.Context, space *v1alpha1.Space) (names []string, err error) {
+	receiver := sharing.SpaceOf(space)
+	if len(receiver.InheritsFrom) == 0 {
+		return nil, nil
+	}
+	spaces, objects := &v1alpha1.SpaceList{}, &v1alpha1.PublishedObjectList{}
+	if err := r.client.List(ctx, objects, client.HasLabels{v1alpha1.LabelSharedBy}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list shared objects: %w", err)
+	}
+	if len(objects.Items) == 0 {
+		return nil, nil
+	}
+	shared := map[string]bool{}
+	for i := range objects.Items {
+		shared[objects.Items[i].Labels[v1alpha1.LabelPublication]] = true
+	}
+	if err := r.client.List(ctx, spaces, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Spaces: %w", err)
+	}
+	for i := range spaces.Items {
+		for _, class := range sharing.Received(receiver, sharing.SpaceOf(&spaces.Items[i])) {
+			if name := sharing.Publication(spaces.Items[i].Name, class); shared[name] {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// reportShares says in an event that a space can't have all publications.
+func (r *spaceReconciler) reportShares(space *v1alpha1.Space, leftOut int) {
+	if leftOut > 0 {
+		r.events.Eventf(space, nil, corev1.EventTypeWarning, v1alpha1.ReasonTooManyPublications, "Publish",
+			"spec.publications: the space may have %d publications, with those that tenants above share, and lacks %d; select it by fewer Publications, or let the tenants above share from fewer spaces",
+			MaxPublications, leftOut)
+	}
+}
+
+// receiversOf returns the spaces that receive a shared object, or did so.
+func receiversOf(c client.Client) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) (requests []reconcile.Request) {
+		by, name := object.GetLabels()[v1alpha1.LabelSharedBy], object.GetLabels()[v1alpha1.LabelPublication]
+		if by == "" {
+			return nil
+		}
+		sharer := &v1alpha1.Space{}
+		if err := c.Get(ctx, client.ObjectKey{Name: by}, sharer); client.IgnoreNotFound(err) != nil {
+			return nil // the cache has no errors but that of a manager that stops
+		}
+		list := &v1alpha1.SpaceList{}
+		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil
+		}
+		for i := range list.Items {
+			space := &list.Items[i]
+			if slices.Contains(space.Spec.Publications, name) || len(sharing.Received(sharing.SpaceOf(space), sharing.SpaceOf(sharer))) > 0 {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(space)})
+			}
+		}
+		return requests
+	}
+}
+
+// madeOrGone passes objects that come, go, or get other labels: only the first and the last of a name make a difference.
+func madeOrGone() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetLabels()[v1alpha1.LabelPublication] != e.ObjectNew.GetLabels()[v1alpha1.LabelPublication]
+	}}
+}

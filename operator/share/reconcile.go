@@ -1,0 +1,151 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	berthac "github.com/berth-dev/berth/api/applyconfiguration/api/v1alpha1"
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/operator/publication"
+	"github.com/berth-dev/berth/sharing"
+)
+
+const (
+	// manager is the field manager of PublishedObjects.
+	manager = "berth-operator"
+	// page is how many SharedObjects are read at once. A process that was taken over can write large ones.
+	page = 16
+	// maxNamed is how many objects an event names.
+	maxNamed = 5
+)
+
+// reconciler publishes what a space shares.
+type reconciler struct {
+	client client.Client // reads from the cache, which has only the metadata of SharedObjects
+	live   client.Reader
+	events events.EventRecorder
+}
+
+// Reconcile implements [reconcile.Reconciler]. The request names a Space.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	have := &v1alpha1.PublishedObjectList{}
+	if err := r.client.List(ctx, have, client.MatchingLabels{v1alpha1.LabelSharedBy: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list what space %s shares: %w", request.Name, err)
+	}
+	space := &v1alpha1.Space{}
+	err := r.client.Get(ctx, request.NamespacedName, space)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("read Space %s: %w", request.Name, err)
+	}
+	choice := newChoice(sharing.SpaceOf(space))
+	if err == nil && space.DeletionTimestamp.IsZero() && space.Spec.TenantName != "" {
+		if err := r.read(ctx, choice); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if err := r.write(ctx, space, choice, have.Items); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.report(space, choice.leftOut)
+	return reconcile.Result{}, nil
+}
+
+// read chooses from the SharedObjects in the space's namespace.
+func (r *reconciler) read(ctx context.Context, choice *choice) error {
+	namespace := client.InNamespace(sharing.Namespace(choice.space.Name))
+	known := metadataList()
+	if err := r.client.List(ctx, known, namespace, client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list shared objects of space %s: %w", choice.space.Name, err)
+	}
+	if len(known.Items) == 0 {
+		return nil // as most spaces
+	}
+	list := &v1alpha1.SharedObjectList{}
+	for {
+		if err := r.live.List(ctx, list, namespace, client.Limit(page), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("read shared objects of space %s: %w", choice.space.Name, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].DeletionTimestamp.IsZero() {
+				choice.add(&list.Items[i])
+			}
+		}
+		if list.Continue == "" {
+			return nil
+		}
+	}
+}
+
+func metadataList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedObjectList"))
+	return list
+}
+
+// write makes the PublishedObjects of a space those that were chosen.
+func (r *reconciler) write(ctx context.Context, space *v1alpha1.Space, choice *choice, have []v1alpha1.PublishedObject) error {
+	existing, wanted := map[string]*v1alpha1.PublishedObject{}, map[string]bool{}
+	for i := range have {
+		existing[have[i].Name] = &have[i]
+	}
+	for _, object := range choice.objects {
+		wanted[object.name] = true
+		if matches(existing[object.name], space, object) {
+			continue
+		}
+		config := berthac.PublishedObject(object.name).
+			WithLabels(map[string]string{v1alpha1.LabelPublication: object.publication, v1alpha1.LabelSharedBy: space.Name}).
+			WithSpec(berthac.PublishedObjectSpec().WithObject(runtime.RawExtension{Raw: object.content}).WithNamespaces(v1alpha1.SameNamespace)).
+			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("Space").WithName(space.Name).WithUID(space.UID))
+		if err := r.client.Apply(ctx, config, client.FieldOwner(manager), client.ForceOwnership); err != nil {
+			return fmt.Errorf("write PublishedObject %s: %w", object.name, err)
+		}
+	}
+	for name, object := range existing {
+		if wanted[name] {
+			continue
+		}
+		err := r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete PublishedObject %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func matches(have *v1alpha1.PublishedObject, space *v1alpha1.Space, object chosen) bool {
+	return have != nil && have.Labels[v1alpha1.LabelPublication] == object.publication && have.Spec.Namespaces == v1alpha1.SameNamespace && len(have.Spec.Fields) == 0 &&
+		len(have.OwnerReferences) == 1 && have.OwnerReferences[0].UID == space.UID && publication.SameJSON(have.Spec.Object.Raw, object.content)
+}
+
+// report says in an event about the Space what is left out. What its owners can see of that is said in the space, when they set
+// the label.
+func (r *reconciler) report(space *v1alpha1.Space, leftOut []error) {
+	if len(leftOut) == 0 {
+		return
+	}
+	text := ""
+	for _, err := range leftOut[:min(len(leftOut), maxNamed)] {
+		text += "; " + err.Error()
+	}
+	if more := len(leftOut) - maxNamed; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	const limit = 1000 // of the note of an event
+	text = text[2:]
+	if len(text) > limit {
+		text = text[:limit]
+	}
+	r.events.Eventf(space, nil, corev1.EventTypeWarning, v1alpha1.ReasonSharesLeftOut, "Share", "%s", text)
+}

@@ -1,0 +1,73 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/sharing"
+)
+
+// settle is how long a change waits for the next ones. So a space that changes without end costs a reconcile each time, and no more.
+const settle = 500 * time.Millisecond
+
+// SetUp adds the controller of shared objects.
+func SetUp(m ctrlmanager.Manager) error {
+	spaces := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1alpha1.Space)
+		is, isSpace := e.ObjectNew.(*v1alpha1.Space)
+		return !ok || !isSpace || was.UID != is.UID || was.Spec.TenantName != is.Spec.TenantName ||
+			was.Spec.Access.OwnerProfile != is.Spec.Access.OwnerProfile || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero()
+	}})
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedObject"))
+	err := builder.ControllerManagedBy(m).Named("share").
+		For(&v1alpha1.Space{}, spaces).
+		WatchesMetadata(metadata, soon(func(o client.Object) string { return sharing.SpaceIn(o.GetNamespace()) })).
+		Watches(&v1alpha1.PublishedObject{}, soon(func(o client.Object) string { return o.GetLabels()[v1alpha1.LabelSharedBy] })).
+		Complete(&reconciler{client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorder("berth-operator")})
+	if err != nil {
+		return fmt.Errorf("set up controller of shared objects: %w", err)
+	}
+	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// soon enqueues the space of an object after a while.
+func soon(spaceOf func(client.Object) string) handler.EventHandler {
+	add := func(o client.Object, q queue) {
+		if name := spaceOf(o); name != "" {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, settle)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
+	}
+}
+
+// Strip drops what the controller needs not of the metadata of SharedObjects before it is cached.
+func Strip(object any) (any, error) {
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+		o.SetAnnotations(nil)
+		o.SetLabels(nil)
+	}
+	return object, nil
+}
