@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -35,6 +36,8 @@ const (
 	tenantsTime = 5 * time.Minute
 	// benchRoles is the name of what the peer's role bindings bind.
 	benchRoles = "cluster-admin"
+	// firstOwner is the root's owner before the changes that are measured.
+	firstOwner = "the-first"
 )
 
 // tenantTree is a tree of tenants on a host, whose operator is in a process of its own.
@@ -55,17 +58,23 @@ func measureTenants(ctx context.Context, b *bench, s *sides) error {
 	if err := tree.create(ctx); err != nil {
 		return err
 	}
-	if err := s.quiet(ctx, side.Operator, side.Host); err != nil {
+	settle := func(owner string) error {
+		return errors.Join(tree.awaitStatuses(ctx, owner), s.quiet(ctx, side.Operator, side.Host))
+	}
+	if err := settle(firstOwner); err != nil {
 		return err
 	}
 	var cpu []string
 	p, err := b.inTurn(ctx, "tenants_1000_s", b.repeats, &plane{child: s.running[side.Host]}, func(repeat int) (float64, error) {
-		before := tree.cpu()
-		seconds, err := tree.change(ctx, fmt.Sprint("owner-", repeat+1))
+		owner, before := fmt.Sprint("owner-", repeat), tree.cpu()
+		seconds, err := tree.change(ctx, owner)
 		cpu = append(cpu, before.until(tree.cpu()))
-		return seconds, errors.Join(err, s.quiet(ctx, side.Operator, side.Host))
+		if err == nil {
+			err = settle(owner)
+		}
+		return seconds, err
 	}, func(repeat int) (float64, error) {
-		seconds, err := tree.bind(ctx, fmt.Sprint("owner-", repeat+1))
+		seconds, err := tree.bind(ctx, fmt.Sprint("owner-", repeat))
 		return seconds, errors.Join(err, s.quiet(ctx, side.Operator, side.Host))
 	})
 	if err != nil {
@@ -146,7 +155,7 @@ func (t *tenantTree) create(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create role bindings: %w", err)
 	}
-	_, err = t.change(ctx, "owner-0")
+	_, err = t.change(ctx, firstOwner)
 	return err
 }
 
@@ -194,6 +203,23 @@ func (t *tenantTree) change(ctx context.Context, owner string) (float64, error) 
 
 func owns(space *v1alpha1.Space, name string) bool {
 	return slices.ContainsFunc(space.Spec.Access.Owners, func(o v1alpha1.Owner) bool { return o.Name == name })
+}
+
+// awaitStatuses waits until the status of each tenant has an owner, too.
+func (t *tenantTree) awaitStatuses(ctx context.Context, owner string) error {
+	return wait.PollUntilContextTimeout(ctx, time.Second, tenantsTime, true, func(ctx context.Context) (bool, error) {
+		tenants := &v1alpha1.TenantList{}
+		if err := t.host.List(ctx, tenants); err != nil {
+			return false, fmt.Errorf("list tenants: %w", err)
+		}
+		written := 0
+		for i := range tenants.Items {
+			if slices.ContainsFunc(tenants.Items[i].Status.Owners, func(o v1alpha1.OwnerStatus) bool { return o.Name == owner }) {
+				written++
+			}
+		}
+		return written >= t.size, nil
+	})
 }
 
 // bind gives as many role bindings another subject, which is what a right costs where tenants are namespaces.

@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -88,7 +89,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		err = one.reconcile(ctx)
 	}
 	if err == nil && one.applied {
-		return reconcile.Result{RequeueAfter: statusPause}, nil
+		return reconcile.Result{RequeueAfter: statusPause, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // the cache is behind
 		return reconcile.Result{RequeueAfter: conflictPause}, nil

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -48,7 +50,7 @@ func SetUp(m manager.Manager) error {
 		Watches(&v1alpha1.TenantOwner{}, r.ownerEvents()).
 		Watches(&v1alpha1.BerthConfiguration{}, r.configurationEvents()).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			r.enqueue = func(names ...string) { add(queue, names...) }
+			r.enqueue = func(names ...string) { addFirst(queue, names...) }
 			return nil
 		})).
 		WithOptions(controller.Options{
@@ -76,6 +78,19 @@ func add(q queue, names ...string) {
 	for _, one := range requests(names...) {
 		q.Add(one)
 	}
+}
+
+// rightsPriority is that of tenants whose rights may have changed: their spaces are written before the statuses of others, also if a
+// write has to be repeated.
+const rightsPriority = 10
+
+// addFirst adds tenants whose rights may have changed.
+func addFirst(q queue, names ...string) {
+	if first, ok := q.(priorityqueue.PriorityQueue[request]); ok {
+		first.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(rightsPriority)}, requests(names...)...)
+		return
+	}
+	add(q, names...)
 }
 
 type request = reconcile.Request

@@ -30,7 +30,7 @@ func (r *reconciler) tenantEvents() handler.EventHandler {
 			before, after := e.ObjectOld.(*v1alpha1.Tenant), e.ObjectNew.(*v1alpha1.Tenant)
 			add(q, after.Name)
 			if !equality.Semantic.DeepEqual(rightsOf(before), rightsOf(after)) {
-				add(q, r.tree.Heirs(after.Name)...)
+				addFirst(q, append(r.tree.Heirs(after.Name), after.Name)...)
 			}
 			if !equality.Semantic.DeepEqual(before.Status.Subtree, after.Status.Subtree) {
 				add(q, after.Spec.Parent)
@@ -54,14 +54,14 @@ func (r *reconciler) spaceEvents() handler.EventHandler {
 
 // ownerEvents enqueues the tenants that select a TenantOwner, and their heirs.
 func (r *reconciler) ownerEvents() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) (all []request) {
+	return rightsEvents(func(ctx context.Context, o client.Object) (all []string) {
 		list := &v1alpha1.TenantList{}
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil // the cache of a manager that ends
 		}
 		for i := range list.Items {
 			if name := list.Items[i].Name; owners.Selects(&list.Items[i], labels.Set(o.GetLabels())) {
-				all = append(append(all, requests(name)...), requests(r.tree.Heirs(name)...)...)
+				all = append(append(all, name), r.tree.Heirs(name)...)
 			}
 		}
 		return all
@@ -70,16 +70,28 @@ func (r *reconciler) ownerEvents() handler.EventHandler {
 
 // configurationEvents enqueues all tenants.
 func (r *reconciler) configurationEvents() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (all []request) {
+	return rightsEvents(func(ctx context.Context, _ client.Object) (all []string) {
 		list := &v1alpha1.TenantList{}
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil // the cache of a manager that ends
 		}
 		for i := range list.Items {
-			all = append(all, requests(list.Items[i].Name)...)
+			all = append(all, list.Items[i].Name)
 		}
 		return all
 	})
+}
+
+// rightsEvents enqueues the tenants that may get or lose rights by an object.
+func rightsEvents(names func(context.Context, client.Object) []string) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { addFirst(q, names(ctx, e.Object)...) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { addFirst(q, names(ctx, e.Object)...) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			addFirst(q, names(ctx, e.ObjectOld)...)
+			addFirst(q, names(ctx, e.ObjectNew)...)
+		},
+	}
 }
 
 // childNames returns the names of the tenants directly below one.
