@@ -94,12 +94,25 @@ func namespaceAdmins(s *v1alpha1.TenantSpec) { s.OwnerProfile = v1alpha1.Namespa
 func TestHostileSharedObjectsReachNobodyElse(t *testing.T) {
 	e := newEnv(t)
 	e.run()
+	e.reason(v1alpha1.SystemTenant, v1alpha1.ReasonActive)
 	e.create(tenant("acme"), tenant("acme-dev", below("acme")), tenant("acme-eu", below("acme-dev")), tenant("acme-secret", below("acme"), private),
 		tenant("secret-below", below("acme-secret")), tenant("acme-closed", below("acme"), namespaceAdmins), tenant("other"))
 	e.spaceIs("secret-below", "inherits", func(s *v1alpha1.Space) bool { return s.Annotations[v1alpha1.AnnotationInheritsFrom] == "acme-secret" })
 	// Those of acme-dev must not reach its parent, nor siblings.
 	e.shareIn("acme-dev", "shared-00", v1alpha1.ScopeDescendants, sharedSettings)
 	e.sharesAre("acme-dev", "acme-eu receives share.acme-dev", "share.acme-dev: "+sharedSettings)
+
+	// Whoever creates a Space gets nothing by an annotation.
+	e.create(&v1alpha1.Space{
+		ObjectMeta: metav1.ObjectMeta{Name: "other-liar", Annotations: map[string]string{v1alpha1.AnnotationInheritsFrom: "acme-dev"}}, Spec: v1alpha1.SpaceSpec{TenantName: "other"},
+	})
+	e.spaceIs("other-liar", "inherits nothing", func(s *v1alpha1.Space) bool {
+		if slices.Contains(s.Spec.Publications, "share.acme-dev") {
+			t.Errorf("it receives %v", s.Spec.Publications)
+		}
+		_, set := s.Annotations[v1alpha1.AnnotationInheritsFrom]
+		return !set && s.Labels[v1alpha1.LabelTenant] == "other"
+	})
 
 	for i, object := range []string{
 		`{}`, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"web"}}`,
@@ -157,8 +170,9 @@ func TestHostileSharedObjectsReachNobodyElse(t *testing.T) {
 // S7, H8: an operator that is killed at any of its writes, and started again, publishes all that is shared, and nothing else.
 func TestAnOperatorThatIsKilledPublishesWhatIsShared(t *testing.T) {
 	e := newEnv(t)
-	e.create(tenant("acme"), tenant("acme-dev", below("acme")))
 	stop := e.run()
+	e.reason(v1alpha1.SystemTenant, v1alpha1.ReasonActive)
+	e.create(tenant("acme"), tenant("acme-dev", below("acme")))
 	e.spaceIs("acme-dev", "inherits", func(s *v1alpha1.Space) bool { return s.Annotations[v1alpha1.AnnotationInheritsFrom] == "acme" })
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -193,6 +207,7 @@ func TestAnOperatorThatIsKilledPublishesWhatIsShared(t *testing.T) {
 func TestSharesDontDisplacePublications(t *testing.T) {
 	e := newEnv(t)
 	e.run()
+	e.reason(v1alpha1.SystemTenant, v1alpha1.ReasonActive)
 	e.create(tenant("acme"), tenant("acme-dev", below("acme")))
 	for i := range 64 {
 		one := &v1alpha1.Publication{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("z-%02d", i)}}

@@ -19,9 +19,13 @@ import (
 	"github.com/berth-dev/berth/sharing"
 )
 
-// received returns the names under which the spaces of tenants above share something with a space, sorted.
-func (r *spaceReconciler) received(ctx context.Context, space *v1alpha1.Space) (names []string, err error) {
+// received returns the names under which the spaces of tenants above share something with a space, sorted. Whoever creates the Space
+// may have written tenants into its annotation that aren't above, which the operator corrects only later.
+func (r *spaceReconciler) received(ctx context.Context, space *v1alpha1.Space, tenant *v1alpha1.Tenant) (names []string, err error) {
 	receiver := sharing.SpaceOf(space)
+	if slices.ContainsFunc(receiver.InheritsFrom, func(above string) bool { return tenant.Labels[v1alpha1.LabelTreePrefix+above] == "" }) {
+		return nil, nil
+	}
 	if len(receiver.InheritsFrom) == 0 {
 		return nil, nil
 	}

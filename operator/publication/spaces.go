@@ -100,7 +100,7 @@ func (r *spaceReconciler) wanted(ctx context.Context, space *v1alpha1.Space) (te
 		}
 	}
 	slices.Sort(publications)
-	shared, err := r.received(ctx, space)
+	shared, err := r.received(ctx, space, tenant)
 	if err != nil {
 		return "", nil, err
 	}

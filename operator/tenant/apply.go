@@ -63,6 +63,11 @@ func (one *run) applySpace(ctx context.Context, space *v1alpha1.Space, treeLabel
 		changed.Spec.Access, changed.Spec.Namespaces = want.Access, want.Namespaces
 		return one.patch(ctx, changed, space)
 	}
+	if _, set := space.Annotations[v1alpha1.AnnotationInheritsFrom]; set && apply.Annotations == nil {
+		changed := space.DeepCopy()
+		delete(changed.Annotations, v1alpha1.AnnotationInheritsFrom)
+		return one.patch(ctx, changed, space)
+	}
 	return one.unmark(ctx, space, labels)
 }
 
