@@ -77,7 +77,8 @@ func Open(host *rest.Config, platform string) (*Objects, error) {
 	}, nil
 }
 
-// Define installs the CustomResourceDefinitions on the host, and waits until the host serves them.
+// Define installs the CustomResourceDefinitions on the host, and waits until the host serves them. If the account may not install
+// them, somebody else has to, and Define waits for those only that a platform reads.
 func (s *Objects) Define(ctx context.Context) error {
 	definitions, err := crds.All()
 	if err != nil {
@@ -87,8 +88,12 @@ func (s *Objects) Define(ctx context.Context) error {
 		have := &apiextensionsv1.CustomResourceDefinition{}
 		//nolint:staticcheck // client.Apply wants generated apply configurations, which say the same at greater length
 		err := s.Client.Patch(ctx, definition, client.Apply, client.FieldOwner(fieldManager), client.ForceOwnership)
-		if err != nil && !apierrors.IsForbidden(err) { // without that right, somebody else may have installed them
+		forbidden := apierrors.IsForbidden(err)
+		if err != nil && !forbidden {
 			return fmt.Errorf("install definition %s: %w", definition.Name, err)
+		}
+		if forbidden && !slices.Contains([]string{"Space", "PublishedObject"}, definition.Spec.Names.Kind) {
+			continue
 		}
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(definition), have); apierrors.IsForbidden(err) {
 			continue // the wait below fails if it is missing
@@ -104,7 +109,10 @@ func (s *Objects) Define(ctx context.Context) error {
 			}
 			return false, nil
 		})
-		if err != nil {
+		switch {
+		case err != nil && forbidden:
+			return fmt.Errorf("wait for definition %s, which Berth's account may not install: %w; install that of the chart, or of api/crds in the source code", definition.Name, err)
+		case err != nil:
 			return fmt.Errorf("install definition %s: %w", definition.Name, err)
 		}
 	}
