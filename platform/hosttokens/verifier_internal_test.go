@@ -362,6 +362,12 @@ func (e *env) resistFlood(t *testing.T) {
 		if ok, err := e.verify(t, "lunar", e.token(t, "moon", "berth.dev"), client1); !ok || err != nil {
 			t.Errorf("a new token for another space: %v, %v", ok, err)
 		}
+		if readable {
+			fresh++
+			if ok, err := e.verify(t, "solar", e.token(t, "robot", "berth.dev"), "203.0.113.1"); !ok || err != nil {
+				t.Errorf("a new token for the same space: %v, %v", ok, err)
+			}
+		}
 		if time.Since(began) < 2*provenFor {
 			return errors.New("it goes on")
 		}
