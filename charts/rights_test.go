@@ -51,6 +51,9 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 	}
 	reads := []string{"get", "list", "watch"}
 	for _, rule := range slices.Concat(role.Rules, own.Rules) {
+		if len(rule.NonResourceURLs) > 0 && (!slices.Equal(rule.NonResourceURLs, []string{"/openid/v1/jwks"}) || !slices.Equal(rule.Verbs, []string{"get"})) {
+			t.Errorf("may %v %v", rule.Verbs, rule.NonResourceURLs)
+		}
 		writes := slices.ContainsFunc(rule.Verbs, func(v string) bool { return !slices.Contains(reads, v) })
 		for _, resource := range rule.Resources {
 			if writes && len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, ofAnyName[resource]) {
@@ -106,6 +109,11 @@ func TestTheDocumentationTellsOfEachRight(t *testing.T) {
 			return strings.HasPrefix(line, row) && strings.Contains(line, "`"+rule.Resources[0])
 		}) {
 			t.Errorf("it is not told that any %v may be written: no row says %q of them", rule.Resources, row)
+		}
+		for _, path := range rule.NonResourceURLs {
+			if !strings.Contains(rights, "`"+path+"`") {
+				t.Errorf("%v %s is not documented", rule.Verbs, path)
+			}
 		}
 		for _, name := range rule.ResourceNames {
 			if !strings.Contains(rights, "`"+strings.Replace(name, "platform-berth", "NAMESPACE-RELEASE", 1)+"`") {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -33,12 +34,12 @@ const (
 	rememberedProven  = 4096
 	rememberedRefused = 4096
 
-	// These limit the reviews of tokens that the host has not proven yet: in all, and of one space and client.
+	// These limit the reviews of tokens that the host has not proven yet: in total, of one space, and of one client of a space.
 	maxReviews          = 32
 	maxReviewsPerSpace  = 8
 	maxReviewsPerClient = 4
-	// refusedPause is how long a token that was refused keeps its place. So a flood of forged tokens for one space reaches the host
-	// 16 times a second.
+	// refusedPause is how long a token that was refused keeps its slot. So a flood of forged tokens for one space reaches the host
+	// 16 times a second while its keys can't be read; otherwise, it does not reach the host.
 	refusedPause = 500 * time.Millisecond
 	// maxRenewals and maxRenewalsPerSpace limit the reviews of tokens that were proven before, which no flood of others holds up.
 	maxRenewals         = 64
@@ -62,6 +63,7 @@ type reviews struct {
 	logger klog.Logger
 
 	flights         singleflight.Group
+	signatures      *signatures
 	proven, refused *lru.Cache // map [sha256.Size]byte to result
 	unproven, known *slots
 
@@ -75,9 +77,11 @@ type result struct {
 	at   time.Time
 }
 
-func newReviews(host client.Client, c clock.PassiveClock, logger klog.Logger) *reviews {
+func newReviews(host client.Client, api rest.Interface, c clock.PassiveClock, logger klog.Logger) *reviews {
 	return &reviews{
-		host: host, clock: c, logger: logger, proven: lru.New(rememberedProven), refused: lru.New(rememberedRefused),
+		host: host, clock: c, logger: logger,
+		signatures: newSignatures(&keys{host: api, clock: c, logger: logger}),
+		proven:     lru.New(rememberedProven), refused: lru.New(rememberedRefused),
 		unproven: newSlots(maxReviews, maxReviewsPerSpace, maxReviewsPerClient),
 		known:    newSlots(maxRenewals, maxRenewalsPerSpace, maxRenewals),
 	}
@@ -90,14 +94,17 @@ func (v *reviews) review(space string, client netip.Prefix, token string) (user 
 	if ok {
 		return remembered, nil
 	}
-	said, err, _ := v.flights.Do(string(key[:]), func() (any, error) {
+	reviewed, err, _ := v.flights.Do(string(key[:]), func() (any, error) {
 		user, _, ok := v.remembered(key) // by a review that has ended just now
 		if ok {
 			return user, nil
 		}
-		limit := v.unproven
-		if wasProven {
-			limit = v.known
+		limit := v.known
+		if !wasProven {
+			limit = v.unproven
+			if good, err := v.signatures.mayBeGood(space, client, token); err != nil || !good {
+				return "", err
+			}
 		}
 		if !limit.take(space, client) {
 			return "", ErrBusy
@@ -117,7 +124,7 @@ func (v *reviews) review(space string, client netip.Prefix, token string) (user 
 	if err != nil {
 		return "", err
 	}
-	return said.(string), nil
+	return reviewed.(string), nil
 }
 
 // remembered returns the result of a review that can still be used. wasProven reports whether the last review proved the token.

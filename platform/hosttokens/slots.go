@@ -11,30 +11,44 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// slots limit how many tokens the host reviews at once. They are safe for concurrent use.
+// slots limit how many tokens are checked or reviewed at once: in total, per space, and per client of a space. Clients of
+// different spaces don't share a limit, because many clients may have one address, behind a proxy. Only a space without a slot
+// gets one of the second half of the total, so a flood for a few spaces leaves slots for the others. slots are safe for
+// concurrent use.
 type slots struct {
 	total, perSpace, perClient int
 
 	mu       sync.Mutex
-	held     int
+	taken    int
 	bySpace  map[string]int
-	byClient map[netip.Prefix]int
+	byClient map[spaceClient]int
+}
+
+// spaceClient is a client of a space.
+type spaceClient struct {
+	space  string
+	client netip.Prefix
 }
 
 func newSlots(total, perSpace, perClient int) *slots {
-	return &slots{total: total, perSpace: perSpace, perClient: perClient, bySpace: map[string]int{}, byClient: map[netip.Prefix]int{}}
+	return &slots{total: total, perSpace: perSpace, perClient: perClient, bySpace: map[string]int{}, byClient: map[spaceClient]int{}}
 }
 
 // take reports whether there is a slot. If so, give must follow.
 func (s *slots) take(space string, client netip.Prefix) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held >= s.total || s.bySpace[space] >= s.perSpace || s.byClient[client] >= s.perClient {
+	total := s.total
+	if s.bySpace[space] > 0 {
+		total = s.total / 2
+	}
+	by := spaceClient{space, client}
+	if s.taken >= total || s.bySpace[space] >= s.perSpace || s.byClient[by] >= s.perClient {
 		return false
 	}
-	s.held++
+	s.taken++
 	s.bySpace[space]++
-	s.byClient[client]++
+	s.byClient[by]++
 	return true
 }
 
@@ -46,11 +60,12 @@ func (s *slots) give(space string, client netip.Prefix, pause time.Duration) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held--
+	s.taken--
 	if s.bySpace[space]--; s.bySpace[space] == 0 {
 		delete(s.bySpace, space)
 	}
-	if s.byClient[client]--; s.byClient[client] == 0 {
-		delete(s.byClient, client)
+	by := spaceClient{space, client}
+	if s.byClient[by]--; s.byClient[by] == 0 {
+		delete(s.byClient, by)
 	}
 }

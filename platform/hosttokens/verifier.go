@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,9 +33,9 @@ type Verifier struct {
 }
 
 // New returns a verifier. owns reports whether a ServiceAccount of the host owns a space now, which need not exist. host may create
-// TokenReviews.
-func New(host client.Client, owns func(space, name string) bool, c clock.PassiveClock, logger klog.Logger) *Verifier {
-	return &Verifier{owns: owns, clock: c, interval: reviewInterval, reviews: newReviews(host, c, logger)}
+// TokenReviews. api reads the host's keys, if it may.
+func New(host client.Client, api rest.Interface, owns func(space, name string) bool, c clock.PassiveClock, logger klog.Logger) *Verifier {
+	return &Verifier{owns: owns, clock: c, interval: reviewInterval, reviews: newReviews(host, api, c, logger)}
 }
 
 // IsFor reports whether [Verifier.Verify] has to decide on a request: it has a token of the host, and no client certificate. Whoever
@@ -55,15 +56,15 @@ func (v *Verifier) Verify(space string, r *http.Request) (verified *http.Request
 	if !ok {
 		return r, false, nil
 	}
-	h := &held{verifier: v, space: space, client: clientaddr.OfRemote(r.RemoteAddr), token: token}
-	if good, err := h.isGood(); err != nil || !good {
+	q := &reviewedRequest{verifier: v, space: space, client: clientaddr.OfRemote(r.RemoteAddr), token: token}
+	if good, err := q.isGood(); err != nil || !good {
 		return r, false, err
 	}
-	return h.hold(r), true, nil
+	return q.untilRefused(r), true, nil
 }
 
-// held is a request with its token.
-type held struct {
+// reviewedRequest is a request with its token.
+type reviewedRequest struct {
 	verifier *Verifier
 	space    string
 	client   netip.Prefix
@@ -74,24 +75,24 @@ type held struct {
 }
 
 // isGood reports whether the token proves an owner of the space now. The host decides last, and only on tokens of owners.
-func (h *held) isGood() (bool, error) {
-	if !h.verifier.clock.Now().Before(h.token.Expires) || !h.verifier.owns(h.space, h.token.Name) {
+func (q *reviewedRequest) isGood() (bool, error) {
+	if !q.verifier.clock.Now().Before(q.token.Expires) || !q.verifier.owns(q.space, q.token.Name) {
 		return false, nil
 	}
-	user, err := h.verifier.reviews.review(h.space, h.client, h.token.Text)
-	return user == h.token.Name, err
+	user, err := q.verifier.reviews.review(q.space, q.client, q.token.Text)
+	return user == q.token.Name, err
 }
 
-// hold returns the request as the space gets it, and reviews its token again until it ends.
-func (h *held) hold(r *http.Request) *http.Request {
-	ctx, end := context.WithCancel(hostaccount.With(r.Context(), h.token.Name))
-	h.mu.Lock()
-	h.timer = safego.AfterFunc(h.untilReview(), "review the token of a request", func() { h.again(ctx, end) })
-	h.mu.Unlock()
+// untilRefused returns the request as the space gets it, and reviews its token again until it ends.
+func (q *reviewedRequest) untilRefused(r *http.Request) *http.Request {
+	ctx, end := context.WithCancel(hostaccount.With(r.Context(), q.token.Name))
+	q.mu.Lock()
+	q.timer = safego.AfterFunc(q.untilReview(), "review the token of a request", func() { q.again(ctx, end) })
+	q.mu.Unlock()
 	context.AfterFunc(ctx, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.timer.Stop()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.timer.Stop()
 	})
 	verified := r.Clone(ctx)
 	verified.Header.Del("Authorization")
@@ -99,18 +100,18 @@ func (h *held) hold(r *http.Request) *http.Request {
 }
 
 // again ends the request if its token is no longer good. While the host doesn't answer, it lasts until its token expires.
-func (h *held) again(ctx context.Context, end context.CancelFunc) {
-	if good, err := h.isGood(); !good && err == nil {
+func (q *reviewedRequest) again(ctx context.Context, end context.CancelFunc) {
+	if good, err := q.isGood(); !good && err == nil {
 		end()
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if ctx.Err() == nil {
-		h.timer.Reset(h.untilReview())
+		q.timer.Reset(q.untilReview())
 	}
 }
 
-func (h *held) untilReview() time.Duration {
-	return min(h.verifier.interval, h.token.Expires.Sub(h.verifier.clock.Now()))
+func (q *reviewedRequest) untilReview() time.Duration {
+	return min(q.verifier.interval, q.token.Expires.Sub(q.verifier.clock.Now()))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -45,7 +46,11 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return fmt.Errorf("make host client: %w", err)
 	}
 	m.hostClient = host
-	m.hostTokens = hosttokens.New(host, m.config.Specs.HasHostAccount, clock.RealClock{}, m.logger)
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client of the host's keys: %w", err)
+	}
+	m.hostTokens = hosttokens.New(host, api.RESTClient(), m.config.Specs.HasHostAccount, clock.RealClock{}, m.logger)
 	m.access = hostaccess.New(host, m.env.HostAddress, clock.RealClock{})
 	if err := m.openPods(); err != nil {
 		return err

@@ -23,13 +23,13 @@ type HostToken struct {
 
 // HostTokenOf returns the token of a request if it has the audience of Berth (O9).
 func HostTokenOf(r *http.Request) (token HostToken, ok bool) {
-	said := claimsOf(r)
-	if !slices.Contains(said.Audience, v1alpha1.TokenAudience) {
+	parsed := claimsOf(r)
+	if !slices.Contains(parsed.Audience, v1alpha1.TokenAudience) {
 		return HostToken{}, false
 	}
-	token = HostToken{Text: bearer(r), Name: said.Subject}
-	if said.Expiry != nil {
-		token.Expires = said.Expiry.Time()
+	token = HostToken{Text: bearer(r), Name: parsed.Subject}
+	if parsed.Expiry != nil {
+		token.Expires = parsed.Expiry.Time()
 	}
 	return token, true
 }

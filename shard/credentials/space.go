@@ -28,12 +28,12 @@ func ClientOf(r *http.Request) (user string, groups []string) {
 		subject := r.TLS.PeerCertificates[0].Subject
 		return subject.CommonName, append([]string{kubeuser.AllAuthenticated}, subject.Organization...)
 	}
-	said := claimsOf(r)
-	namespace, _, err := serviceaccount.SplitUsername(said.Subject)
+	parsed := claimsOf(r)
+	namespace, _, err := serviceaccount.SplitUsername(parsed.Subject)
 	if err != nil {
 		return "", nil
 	}
-	return said.Subject, append([]string{kubeuser.AllAuthenticated}, serviceaccount.MakeGroupNames(namespace)...)
+	return parsed.Subject, append([]string{kubeuser.AllAuthenticated}, serviceaccount.MakeGroupNames(namespace)...)
 }
 
 // SpaceOf returns the space that the token of a request names, or "". It verifies nothing: anybody can make a token
@@ -49,7 +49,7 @@ type claims struct {
 }
 
 // claimsOf returns the claims of a request's token; the zero value if it has no token.
-func claimsOf(r *http.Request) (said claims) {
+func claimsOf(r *http.Request) (parsed claims) {
 	text := bearer(r)
 	if len(text) > maxToken {
 		return claims{}
@@ -60,8 +60,8 @@ func claimsOf(r *http.Request) (said claims) {
 	if err != nil {
 		return claims{}
 	}
-	if json.Unmarshal(data, &said) != nil {
+	if json.Unmarshal(data, &parsed) != nil {
 		return claims{}
 	}
-	return said
+	return parsed
 }
