@@ -53,7 +53,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) (exists bool, _ error) {
 	have := &v1alpha1.PublishedObjectList{}
-	if err := r.client.List(ctx, have, client.MatchingLabels{v1alpha1.LabelSharedBy: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, have, client.MatchingFields{sharedBy: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return true, fmt.Errorf("list what space %s shares: %w", request.Name, err)
 	}
 	space := &v1alpha1.Space{}

@@ -22,6 +22,9 @@ import (
 	"github.com/berth-dev/berth/sharing"
 )
 
+// sharedBy is the index of PublishedObjects by the space that shares them.
+const sharedBy = "share.sharedBy"
+
 // SetUp adds the controller of shared objects.
 func SetUp(m ctrlmanager.Manager) error {
 	spaces := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -32,8 +35,14 @@ func SetUp(m ctrlmanager.Manager) error {
 	}})
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedObject"))
+	err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.PublishedObject{}, sharedBy, func(o client.Object) []string {
+		return []string{o.GetLabels()[v1alpha1.LabelSharedBy]}
+	})
+	if err != nil {
+		return fmt.Errorf("index PublishedObjects by their space: %w", err)
+	}
 	pace := newPace()
-	err := builder.ControllerManagedBy(m).Named("share").
+	err = builder.ControllerManagedBy(m).Named("share").
 		For(&v1alpha1.Space{}, spaces).
 		WatchesMetadata(metadata, pace.enqueue(func(o client.Object) string { return sharing.SpaceIn(o.GetNamespace()) })).
 		Watches(&v1alpha1.PublishedObject{}, pace.enqueue(func(o client.Object) string { return o.GetLabels()[v1alpha1.LabelSharedBy] })).
