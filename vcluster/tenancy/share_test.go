@@ -145,7 +145,9 @@ func bindAll(t *testing.T, c kubernetes.Interface) error {
 
 // H8: a control plane names what is shared, now and with each change before and after, and nothing else of these resources.
 func TestAControlPlaneNamesWhatIsShared(t *testing.T) {
-	e := startEnv(t, capsule())
+	state := capsule()
+	state.Access.OwnerProfile = v1alpha1.SpaceAdmin
+	e := startEnv(t, state)
 	admin := e.admin()
 	var mu sync.Mutex
 	var heard []string
