@@ -141,6 +141,7 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 		"optional-resources.yaml":    {"resources.Table", optionalResources()},
 		"space-policy.yaml":          {"isolation.AccountPolicy", isolation.AccountPolicy()},
 		"space-pods-policy.yaml":     {"isolation.PodPolicy", isolation.PodPolicy()},
+		"space-shares-policy.yaml":   {"isolation.SharePolicy", isolation.SharePolicy()},
 		"space-runtimes-policy.yaml": {"isolation.RuntimePolicy", isolation.RuntimePolicy()},
 		"space-class-fields.yaml":    {"hostpolicy.ClassFields", hostpolicy.ClassFields()},
 	}
@@ -174,7 +175,7 @@ func TestTheChartTakesFromTheCodeWhatSpacesAccountsMay(t *testing.T) {
 	objects := render(t, everything...)
 	for name, want := range map[string]admissionv1.ValidatingAdmissionPolicySpec{
 		"platform-berth-space": isolation.AccountPolicy(), "platform-berth-space-pods": isolation.PodPolicy(),
-		"platform-berth-space-runtimes": isolation.RuntimePolicy(),
+		"platform-berth-space-runtimes": isolation.RuntimePolicy(), "platform-berth-space-shares": isolation.SharePolicy(),
 	} {
 		made := find(t, objects, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name })
 		if diff := cmp.Diff(want, made.Spec); diff != "" {

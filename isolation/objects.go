@@ -269,7 +269,7 @@ func accountRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"get", "create"}},
 		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 		// What owners share with the tenants below. The operator checks the objects; no other part of Berth reads them.
-		{APIGroups: []string{translate.Domain}, Resources: []string{"sharedobjects"}, Verbs: []string{"list", "create", "update", "delete"}},
+		{APIGroups: []string{translate.Domain}, Resources: []string{sharedObjects}, Verbs: []string{"list", "create", "update", "delete"}},
 	}...)
 }
 

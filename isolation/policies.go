@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -28,16 +29,18 @@ const (
 	podPolicyName     = "berth-space-pods"
 	classPolicyName   = "berth-space-classes"
 	runtimePolicyName = "berth-space-runtimes"
+	sharePolicyName   = "berth-space-shares"
 )
 
-// Policies returns the admission policies that restrict all spaces' accounts, and their bindings: [PodPolicy],
-// [AccountPolicy], [RuntimePolicy], and the [ClassPolicy] of these sync options.
+// Policies returns the admission policies that restrict all spaces' accounts, and their bindings: [SharePolicy],
+// [PodPolicy], [AccountPolicy], [RuntimePolicy], and the [ClassPolicy] of these sync options.
 func Policies(syncOptions resources.SyncOptions) (all []client.Object) {
 	for _, policy := range []struct {
 		name string
 		spec admissionv1.ValidatingAdmissionPolicySpec
 	}{
-		// The policy for pods is first: that of an older version also covers pods, until the second one replaces it.
+		// The policy for pods is before that for accounts: the latter of an older version also covers pods, until the new one replaces it.
+		{sharePolicyName, SharePolicy()},
 		{podPolicyName, PodPolicy()}, {accountPolicyName, AccountPolicy()}, {runtimePolicyName, RuntimePolicy()}, {classPolicyName, ClassPolicy(syncOptions)},
 	} {
 		binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}
@@ -81,10 +84,18 @@ func InstallPolicies(ctx context.Context, host client.Client, syncOptions resour
 }
 
 // AccountPolicy returns the policy that restricts what the spaces' accounts may write with [AccountRules]; see package
-// hostpolicy. It does not cover pods.
+// hostpolicy. It covers neither pods nor shared objects.
 func AccountPolicy() admissionv1.ValidatingAdmissionPolicySpec {
-	return accountPolicy(func(resource string) bool { return !ofPods(resource) }, hostpolicy.Accounts())
+	return accountPolicy(func(resource string) bool { return !ofPods(resource) && resource != sharedObjects }, hostpolicy.Accounts())
 }
+
+// SharePolicy is like [AccountPolicy], for shared objects.
+func SharePolicy() admissionv1.ValidatingAdmissionPolicySpec {
+	return accountPolicy(func(resource string) bool { return resource == sharedObjects }, hostpolicy.SharedObjects())
+}
+
+// sharedObjects is the resource of what spaces share.
+const sharedObjects = "sharedobjects"
 
 // PodPolicy is like [AccountPolicy], for pods.
 func PodPolicy() admissionv1.ValidatingAdmissionPolicySpec {
@@ -135,13 +146,17 @@ func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWit
 	for _, r := range rights {
 		names := slices.DeleteFunc(slices.Clone(r.Resources), func(name string) bool { return !resources(name) })
 		writes := slices.ContainsFunc(r.Verbs, func(v string) bool { return v == "update" || v == "patch" || v == "delete" })
-		if !writes || len(names) == 0 || slices.Contains(r.APIGroups, translate.Domain) {
-			continue // the operator checks objects of Berth, and no other part of the host reads them
+		if !writes || len(names) == 0 {
+			continue
+		}
+		version := "v1"
+		if slices.Contains(r.APIGroups, v1alpha1.GroupVersion.Group) {
+			version = v1alpha1.GroupVersion.Version
 		}
 		rules = append(rules, admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 			Rule: admissionv1.Rule{
-				APIGroups: r.APIGroups, APIVersions: []string{"v1"}, Resources: names, Scope: ptr.To(admissionv1.NamespacedScope),
+				APIGroups: r.APIGroups, APIVersions: []string{version}, Resources: names, Scope: ptr.To(admissionv1.NamespacedScope),
 			},
 		}})
 	}

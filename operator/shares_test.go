@@ -124,6 +124,8 @@ func TestHostileSharedObjectsReachNobodyElse(t *testing.T) {
 		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"a"},"subjects":[{"kind":"Group","name":"system:unauthenticated"}]}`,
 		`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/service-account-token","metadata":{"name":"a","namespace":"web"}}`,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large","namespace":"web"},"data":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + strings.Repeat("a", 1<<19) + `","namespace":"web"}}`, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"A","namespace":"web"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"we.b"}}`, `{"apiVersion":"v1","kind":"` + strings.Repeat("a", 1<<19) + `","metadata":{"name":"a","namespace":"web"}}`,
 	} {
 		e.shareIn("acme", fmt.Sprintf("shared-%02x", i), v1alpha1.ScopeDescendants, object)
 	}

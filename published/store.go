@@ -115,13 +115,13 @@ func (s *Store) objects(publications []string) (objects []*object, read bool) {
 		objects = slices.AppendSeq(objects, maps.Values(s.publications[publication]))
 	}
 	slices.SortFunc(objects, func(a, b *object) int {
-		return cmp.Or(last(a)-last(b), cmp.Compare(a.publication, b.publication), cmp.Compare(a.name, b.name))
+		return cmp.Or(precedence(a)-precedence(b), cmp.Compare(a.publication, b.publication), cmp.Compare(a.name, b.name))
 	})
 	return objects, s.read
 }
 
-// last sorts what tenants share after what admins publish: a tenant must not put an object in the place of an admin's.
-func last(o *object) int {
+// precedence sorts what tenants share after what admins publish, so that a tenant can't replace an object of an admin.
+func precedence(o *object) int {
 	if sharing.IsShare(o.publication) {
 		return 1
 	}

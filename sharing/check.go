@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
@@ -48,6 +50,11 @@ func Check(object *unstructured.Unstructured) error {
 		return fmt.Errorf("apiVersion and kind: %s of %s can't be shared; share one of %s", gvk.Kind, gvk.GroupVersion(), resourceNames())
 	case kind.ClusterScoped != (namespace == ""):
 		return fmt.Errorf("metadata.namespace: %q is wrong for an object of kind %s; correct it", namespace, kind.Kind)
+	}
+	if err := checkNames(kind, namespace, name); err != nil {
+		return err
+	}
+	switch {
 	case strings.HasPrefix(namespace, "kube-"):
 		return fmt.Errorf("metadata.namespace: %s belongs to each space itself, so its objects can't be shared; move the object to another namespace", namespace)
 	case strings.HasPrefix(name, "berth-"), strings.HasPrefix(name, "berth:"):
@@ -60,6 +67,28 @@ func Check(object *unstructured.Unstructured) error {
 		return fmt.Errorf("metadata.name: each namespace has its own ConfigMap %s, so it can't be shared; remove the label", name)
 	case kind.Kind == "Secret":
 		return checkSecret(object)
+	}
+	return nil
+}
+
+// checkNames refuses names that the API servers of other spaces would reject. For a name without a limit in Kubernetes, that of a
+// role, it is the limit of other names.
+func checkNames(kind Kind, namespace, name string) error {
+	wrong := validation.IsDNS1123Subdomain(name)
+	if kind.Rights() {
+		wrong = path.IsValidPathSegmentName(name)
+		if name == "" || len(name) > validation.DNS1123SubdomainMaxLength {
+			wrong = append(wrong, fmt.Sprintf("must have 1 to %d bytes", validation.DNS1123SubdomainMaxLength))
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("metadata.name: the name %.64q can't be shared: %s; choose another name", name, wrong[0])
+	}
+	if namespace == "" {
+		return nil
+	}
+	if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
+		return fmt.Errorf("metadata.namespace: %.64q is not the name of a namespace: %s; correct it", namespace, wrong[0])
 	}
 	return nil
 }
@@ -87,7 +116,7 @@ func checkRights(kind Kind, object *unstructured.Unstructured) error {
 	for i, item := range subjects {
 		subject, ok := item.(map[string]any)
 		if !ok {
-			return fmt.Errorf("subjects[%d]: %v is no object; correct it", i, item)
+			return fmt.Errorf("subjects[%d]: %v is not an object; correct it", i, item)
 		}
 		who, _, err := unstructured.NestedString(subject, "name")
 		if err != nil {
@@ -113,7 +142,7 @@ func isReserved(name string) bool {
 	return false
 }
 
-// Clean returns what of an object is shared: not what the API server of its space sets.
+// Clean returns a copy of an object without its status and the metadata that the API server of its space sets.
 func Clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	content := object.DeepCopy().Object
 	delete(content, "status")

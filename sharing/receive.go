@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Space is what of a space says what it receives.
+// Space has the properties of a space that decide what it receives.
 type Space struct {
 	Name, Tenant string
 	// Profile is that of its owners.

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -375,26 +373,4 @@ func awaitedGone[T metav1.Object](t *testing.T, what string, get func(context.Co
 
 func (env *testEnv) hostName(name string) string {
 	return env.space.HostName("default", name, translate.LimitSubdomain)
-}
-
-// awaitWarning waits for a warning about an object of the space that holds all words.
-func (env *testEnv) awaitWarning(t *testing.T, kind, name string, words ...string) {
-	t.Helper()
-	testhost.Eventually(t, "hear of "+kind+" "+name, func(ctx context.Context) error {
-		events, err := env.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		var messages []string
-		for _, e := range events.Items {
-			if e.InvolvedObject.Kind != kind || e.InvolvedObject.Name != name || e.Type != corev1.EventTypeWarning {
-				continue
-			}
-			messages = append(messages, e.Message)
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Message, w) }) {
-				return nil
-			}
-		}
-		return fmt.Errorf("events are %q, want one with %q", messages, words)
-	})
 }

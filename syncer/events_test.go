@@ -4,10 +4,16 @@
 package syncer_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // S2: the host's watches don't keep step, so that what its scheduler says of a new
@@ -34,4 +40,26 @@ func TestAnEventThatComesBeforeItsPodIsTold(t *testing.T) {
 	env.awaitWarning(t, "Pod", "before", "insufficient memory") // so that the one before it was looked at
 	must(t, pods.Create, plain("after"))
 	env.awaitWarning(t, "Pod", "after", "insufficient cpu")
+}
+
+// awaitWarning waits for a warning about an object of the space that holds all words.
+func (env *testEnv) awaitWarning(t *testing.T, kind, name string, words ...string) {
+	t.Helper()
+	testhost.Eventually(t, "hear of "+kind+" "+name, func(ctx context.Context) error {
+		events, err := env.virtual.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var messages []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.Kind != kind || e.InvolvedObject.Name != name || e.Type != corev1.EventTypeWarning {
+				continue
+			}
+			messages = append(messages, e.Message)
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Message, w) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("events are %q, want one with %q", messages, words)
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -255,6 +256,26 @@ func TestHostileASyncerSharesOnlyWhatCanBeShared(t *testing.T) {
 			t.Errorf("%s in another namespace: %v", what, err)
 		}
 	}
+}
+
+// S7, H8: what is no longer shared disappears, although the host refuses the first requests of a syncer that was started again.
+func TestASyncerUnsharesWhenTheHostKnowsItsRightsLater(t *testing.T) {
+	env := newSharingEnv(t, "sharer-late")
+	env.begin(nil)
+	env.configMap(t, "one", v1alpha1.ShareChildren, "1")
+	env.shared(t, "Children one 1")
+	if err := env.kill(); err != nil {
+		t.Fatal(err)
+	}
+	env.patch(t, "one", `{"metadata":{"labels":{"berth.dev/share":null}}}`)
+	var refused atomic.Int32
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+		if aboutShared(c) && refused.Add(1) <= 2 {
+			return answer(http.StatusForbidden, metav1.StatusReasonForbidden)(c)
+		}
+		return send()
+	})
+	env.shared(t)
 }
 
 // Q1: a space shares as many objects as there are names.

@@ -29,9 +29,9 @@ const (
 	ReasonSharesLeftOut = "SharesLeftOut"
 )
 
-// SharedObject is an object of a space that its tenant shares with the tenants below. What runs the space writes it to the space's
-// namespace on the host. The operator checks it, and publishes it to the spaces that receive it. The names limit how many a space
-// can have.
+// SharedObject is an object of a space that its tenant shares with the tenants below. The process that runs the space writes it to
+// the space's namespace on the host. The operator checks it, and publishes it to the spaces that receive it. The names limit how many
+// a space can have.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced

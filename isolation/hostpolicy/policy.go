@@ -64,11 +64,15 @@ func whose(own ...string) []admissionv1.Validation {
 		return "(" + o + " == null || '" + translate.HostNamespacePrefix + "' + " + o + ".metadata.?labels['" + translate.LabelSpace + "'].orValue('') == request.namespace && " + name + ")"
 	}
 	return []admissionv1.Validation{
-		Refuse("a space's account may write only in the space's namespace",
-			"request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':"+syncer.ServiceAccount+"'"),
+		inOwnNamespace(),
 		Refuse(NotOurs+": they have the label "+translate.LabelSpace+
 			", and are neither isolation objects nor service accounts of Berth", ours("object")+" && "+ours("oldObject")),
 	}
+}
+
+func inOwnNamespace() admissionv1.Validation {
+	return Refuse("a space's account may write only in the space's namespace",
+		"request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':"+syncer.ServiceAccount+"'")
 }
 
 // Refuse is a validation with a message for what does not meet an expression.

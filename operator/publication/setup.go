@@ -45,6 +45,9 @@ func setUp(m manager.Manager, compiler *expression.Compiler, w *watches) error {
 	if err := m.Add(w); err != nil {
 		return fmt.Errorf("set up watches of Publications: %w", err)
 	}
+	if err := addIndexes(context.Background(), m.GetFieldIndexer()); err != nil { // which doesn't wait
+		return err
+	}
 	c := m.GetClient()
 	concerned := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1alpha1.Space)
@@ -76,7 +79,7 @@ func setUp(m manager.Manager, compiler *expression.Compiler, w *watches) error {
 		Watches(&v1alpha1.Publication{}, handler.EnqueueRequestsFromMapFunc(spacesOf(c, func(space *v1alpha1.Space, _ string) bool {
 			return space.Spec.TenantName != ""
 		})), tenants).
-		Watches(&v1alpha1.PublishedObject{}, handler.EnqueueRequestsFromMapFunc(receiversOf(c)), builder.WithPredicates(madeOrGone())).
+		Watches(&v1alpha1.PublishedObject{}, handler.EnqueueRequestsFromMapFunc(receiversOf(c)), builder.WithPredicates(publicationChanged())).
 		Complete(&spaceReconciler{client: c, events: m.GetEventRecorder("berth-operator")})
 	if err != nil {
 		return fmt.Errorf("set up controller of the publications of Spaces: %w", err)

@@ -5,6 +5,7 @@ package publication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -26,27 +27,21 @@ func (r *spaceReconciler) received(ctx context.Context, space *v1alpha1.Space, t
 	if slices.ContainsFunc(receiver.InheritsFrom, func(above string) bool { return tenant.Labels[v1alpha1.LabelTreePrefix+above] == "" }) {
 		return nil, nil
 	}
-	if len(receiver.InheritsFrom) == 0 {
-		return nil, nil
-	}
-	spaces, objects := &v1alpha1.SpaceList{}, &v1alpha1.PublishedObjectList{}
-	if err := r.client.List(ctx, objects, client.HasLabels{v1alpha1.LabelSharedBy}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list shared objects: %w", err)
-	}
-	if len(objects.Items) == 0 {
-		return nil, nil
-	}
-	shared := map[string]bool{}
-	for i := range objects.Items {
-		shared[objects.Items[i].Labels[v1alpha1.LabelPublication]] = true
-	}
-	if err := r.client.List(ctx, spaces, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Spaces: %w", err)
-	}
-	for i := range spaces.Items {
-		for _, class := range sharing.Received(receiver, sharing.SpaceOf(&spaces.Items[i])) {
-			if name := sharing.Publication(spaces.Items[i].Name, class); shared[name] {
-				names = append(names, name)
+	for _, above := range receiver.InheritsFrom {
+		spaces := &v1alpha1.SpaceList{}
+		if err := r.client.List(ctx, spaces, client.MatchingFields{spaceTenant: above}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list spaces of tenant %s: %w", above, err)
+		}
+		for i := range spaces.Items {
+			for _, class := range sharing.Received(receiver, sharing.SpaceOf(&spaces.Items[i])) {
+				name := sharing.Publication(spaces.Items[i].Name, class)
+				objects := &v1alpha1.PublishedObjectList{}
+				if err := r.client.List(ctx, objects, client.MatchingFields{objectShare: name}, client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
+					return nil, fmt.Errorf("list objects of %s: %w", name, err)
+				}
+				if len(objects.Items) > 0 {
+					names = append(names, name)
+				}
 			}
 		}
 	}
@@ -72,24 +67,27 @@ func receiversOf(c client.Client) handler.MapFunc {
 		}
 		sharer := &v1alpha1.Space{}
 		if err := c.Get(ctx, client.ObjectKey{Name: by}, sharer); client.IgnoreNotFound(err) != nil {
-			return nil // the cache has no errors but that of a manager that stops
+			return nil // the cache returns an error only when its manager stops
 		}
-		list := &v1alpha1.SpaceList{}
-		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		below, having := &v1alpha1.SpaceList{}, &v1alpha1.SpaceList{}
+		if err := errors.Join(
+			c.List(ctx, below, client.MatchingFields{spaceAbove: sharer.Spec.TenantName}, client.UnsafeDisableDeepCopy),
+			c.List(ctx, having, client.MatchingFields{spaceShare: name}, client.UnsafeDisableDeepCopy),
+		); err != nil {
 			return nil
 		}
-		for i := range list.Items {
-			space := &list.Items[i]
-			if slices.Contains(space.Spec.Publications, name) || len(sharing.Received(sharing.SpaceOf(space), sharing.SpaceOf(sharer))) > 0 {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(space)})
+		for _, space := range slices.Concat(below.Items, having.Items) { // the queue drops those that are twice in it
+			if slices.Contains(space.Spec.Publications, name) || len(sharing.Received(sharing.SpaceOf(&space), sharing.SpaceOf(sharer))) > 0 {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&space)})
 			}
 		}
 		return requests
 	}
 }
 
-// madeOrGone passes objects that come, go, or get other labels: only the first and the last of a name make a difference.
-func madeOrGone() predicate.Predicate {
+// publicationChanged passes shared objects that are created, deleted, or published under another name. Other changes don't affect
+// which names a space receives.
+func publicationChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetLabels()[v1alpha1.LabelPublication] != e.ObjectNew.GetLabels()[v1alpha1.LabelPublication]
 	}}

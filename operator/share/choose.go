@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -28,28 +30,64 @@ type chosen struct {
 type choice struct {
 	space   sharing.Space
 	objects []chosen
-	leftOut []error
+	// leftOut counts the objects that are not published, and reasons says why for the first maxNamed of them.
+	leftOut int
+	reasons []string
 
 	seen  map[string]bool
-	bytes int
+	bytes int // of the published objects
+	read  int // bytes of all SharedObjects that were read
 }
+
+const (
+	// maxNamed is how many objects an event names.
+	maxNamed = 5
+	// maxReasonBytes limits what is kept of each reason. A process that was taken over writes names of a megabyte.
+	maxReasonBytes = 200
+	// maxReadBytes limits how much of the SharedObjects of a space is read, which is more than what can be published.
+	maxReadBytes = 2 * sharing.MaxBytes
+)
 
 func newChoice(space sharing.Space) *choice { return &choice{space: space, seen: map[string]bool{}} }
 
 // add publishes an object, or notes why not.
 func (c *choice) add(shared *v1alpha1.SharedObject) {
-	if err := c.try(shared); err != nil {
-		c.leftOut = append(c.leftOut, fmt.Errorf("%s: %w", shared.Name, err))
+	c.read += len(shared.Spec.Object.Raw)
+	if err := c.publish(shared); err != nil {
+		c.leaveOut(shared.Name + ": " + err.Error())
 	}
 }
 
-func (c *choice) try(shared *v1alpha1.SharedObject) error {
+// full reports whether the SharedObjects that are not read yet must be left out.
+func (c *choice) full() bool { return c.read > maxReadBytes }
+
+func (c *choice) leaveOut(reason string) {
+	if c.leftOut++; len(c.reasons) < maxNamed {
+		c.reasons = append(c.reasons, cut(reason, maxReasonBytes))
+	}
+}
+
+// cut returns at most so many bytes of a text, in memory of its own, and no part of a rune.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return strings.Clone(text[:limit])
+}
+
+func (c *choice) publish(shared *v1alpha1.SharedObject) error {
 	if shared.Spec.Scope != v1alpha1.ScopeChildren && shared.Spec.Scope != v1alpha1.ScopeDescendants {
-		return fmt.Errorf("spec.scope: %q means nothing", shared.Spec.Scope)
+		return fmt.Errorf("spec.scope: %q is neither %s nor %s", shared.Spec.Scope, v1alpha1.ScopeChildren, v1alpha1.ScopeDescendants)
+	}
+	if bytes := len(shared.Spec.Object.Raw); bytes > sharing.MaxObjectBytes {
+		return fmt.Errorf("spec.object: it has %d bytes, and a shared object may have at most %d", bytes, sharing.MaxObjectBytes)
 	}
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(shared.Spec.Object.Raw, &object.Object); err != nil || object.Object == nil {
-		return errors.New("spec.object: it is no object")
+		return errors.New("spec.object: the value is not a JSON object")
 	}
 	about := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
 	if err := sharing.Check(object); err != nil {

@@ -6,12 +6,14 @@ package share
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,8 +28,6 @@ const (
 	manager = "berth-operator"
 	// page is how many SharedObjects are read at once. A process that was taken over can write large ones.
 	page = 16
-	// maxNamed is how many objects an event names.
-	maxNamed = 5
 )
 
 // reconciler publishes what a space shares.
@@ -35,33 +35,46 @@ type reconciler struct {
 	client client.Client // reads from the cache, which has only the metadata of SharedObjects
 	live   client.Reader
 	events events.EventRecorder
+	clock  clock.PassiveClock
+	pace   *pace
 }
 
 // Reconcile implements [reconcile.Reconciler]. The request names a Space.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	start := r.clock.Now()
+	exists, err := r.reconcile(ctx, request)
+	if err == nil && !exists {
+		r.pace.forget(request.Name)
+	} else {
+		r.pace.record(request.Name, r.clock.Since(start))
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) (exists bool, _ error) {
 	have := &v1alpha1.PublishedObjectList{}
-	if err := r.client.List(ctx, have, client.MatchingLabels{v1alpha1.LabelSharedBy: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list what space %s shares: %w", request.Name, err)
+	if err := r.client.List(ctx, have, client.MatchingFields{sharedBy: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return true, fmt.Errorf("list what space %s shares: %w", request.Name, err)
 	}
 	space := &v1alpha1.Space{}
 	err := r.client.Get(ctx, request.NamespacedName, space)
 	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("read Space %s: %w", request.Name, err)
+		return true, fmt.Errorf("read Space %s: %w", request.Name, err)
 	}
 	choice := newChoice(sharing.SpaceOf(space))
 	if err == nil && space.DeletionTimestamp.IsZero() && space.Spec.TenantName != "" {
 		if err := r.read(ctx, choice); err != nil {
-			return reconcile.Result{}, err
+			return true, err
 		}
 	}
 	if err := r.write(ctx, space, choice, have.Items); err != nil {
-		return reconcile.Result{}, err
+		return true, err
 	}
-	r.report(space, choice.leftOut)
-	return reconcile.Result{}, nil
+	r.report(space, choice)
+	return err == nil, nil
 }
 
-// read chooses from the SharedObjects in the space's namespace.
+// read chooses from the SharedObjects in the space's namespace. It stops after so many bytes that the rest couldn't be published.
 func (r *reconciler) read(ctx context.Context, choice *choice) error {
 	namespace := client.InNamespace(sharing.Namespace(choice.space.Name))
 	known := metadataList()
@@ -82,6 +95,10 @@ func (r *reconciler) read(ctx context.Context, choice *choice) error {
 			}
 		}
 		if list.Continue == "" {
+			return nil
+		}
+		if choice.full() {
+			choice.leaveOut(fmt.Sprintf("the objects after %s are not read: a space may share at most %d MiB", list.Items[len(list.Items)-1].Name, sharing.MaxBytes>>20))
 			return nil
 		}
 	}
@@ -131,21 +148,14 @@ func matches(have *v1alpha1.PublishedObject, space *v1alpha1.Space, object chose
 
 // report says in an event about the Space what is left out. What its owners can see of that is said in the space, when they set
 // the label.
-func (r *reconciler) report(space *v1alpha1.Space, leftOut []error) {
-	if len(leftOut) == 0 {
+func (r *reconciler) report(space *v1alpha1.Space, choice *choice) {
+	if choice.leftOut == 0 {
 		return
 	}
-	text := ""
-	for _, err := range leftOut[:min(len(leftOut), maxNamed)] {
-		text += "; " + err.Error()
-	}
-	if more := len(leftOut) - maxNamed; more > 0 {
+	text := strings.Join(choice.reasons, "; ")
+	if more := choice.leftOut - len(choice.reasons); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	const limit = 1000 // of the note of an event
-	text = text[2:]
-	if len(text) > limit {
-		text = text[:limit]
-	}
-	r.events.Eventf(space, nil, corev1.EventTypeWarning, v1alpha1.ReasonSharesLeftOut, "Share", "%s", text)
+	r.events.Eventf(space, nil, corev1.EventTypeWarning, v1alpha1.ReasonSharesLeftOut, "Share", "%s", cut(text, limit))
 }

@@ -6,10 +6,10 @@ package share
 import (
 	"context"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -22,8 +22,8 @@ import (
 	"github.com/berth-dev/berth/sharing"
 )
 
-// settle is how long a change waits for the next ones. So a space that changes without end costs a reconcile each time, and no more.
-const settle = 500 * time.Millisecond
+// sharedBy is the index of PublishedObjects by the space that shares them.
+const sharedBy = "share.sharedBy"
 
 // SetUp adds the controller of shared objects.
 func SetUp(m ctrlmanager.Manager) error {
@@ -35,11 +35,18 @@ func SetUp(m ctrlmanager.Manager) error {
 	}})
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedObject"))
-	err := builder.ControllerManagedBy(m).Named("share").
+	err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.PublishedObject{}, sharedBy, func(o client.Object) []string {
+		return []string{o.GetLabels()[v1alpha1.LabelSharedBy]}
+	})
+	if err != nil {
+		return fmt.Errorf("index PublishedObjects by their space: %w", err)
+	}
+	pace := newPace()
+	err = builder.ControllerManagedBy(m).Named("share").
 		For(&v1alpha1.Space{}, spaces).
-		WatchesMetadata(metadata, soon(func(o client.Object) string { return sharing.SpaceIn(o.GetNamespace()) })).
-		Watches(&v1alpha1.PublishedObject{}, soon(func(o client.Object) string { return o.GetLabels()[v1alpha1.LabelSharedBy] })).
-		Complete(&reconciler{client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorder("berth-operator")})
+		WatchesMetadata(metadata, pace.enqueue(func(o client.Object) string { return sharing.SpaceIn(o.GetNamespace()) })).
+		Watches(&v1alpha1.PublishedObject{}, pace.enqueue(func(o client.Object) string { return o.GetLabels()[v1alpha1.LabelSharedBy] })).
+		Complete(&reconciler{client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorder("berth-operator"), clock: clock.RealClock{}, pace: pace})
 	if err != nil {
 		return fmt.Errorf("set up controller of shared objects: %w", err)
 	}
@@ -48,11 +55,11 @@ func SetUp(m ctrlmanager.Manager) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// soon enqueues the space of an object after a while.
-func soon(spaceOf func(client.Object) string) handler.EventHandler {
+// enqueue enqueues the space of an object after its delay.
+func (p *pace) enqueue(spaceOf func(client.Object) string) handler.EventHandler {
 	add := func(o client.Object, q queue) {
 		if name := spaceOf(o); name != "" {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, settle)
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, p.delay(name))
 		}
 	}
 	return handler.Funcs{
@@ -62,12 +69,15 @@ func soon(spaceOf func(client.Object) string) handler.EventHandler {
 	}
 }
 
-// Strip drops what the controller needs not of the metadata of SharedObjects before it is cached.
+// Strip removes from the metadata of SharedObjects what the controller does not need, before the cache stores it. A process that was
+// taken over can make each of these fields large.
 func Strip(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 		o.SetAnnotations(nil)
 		o.SetLabels(nil)
+		o.SetFinalizers(nil)
+		o.SetOwnerReferences(nil)
 	}
 	return object, nil
 }

@@ -33,7 +33,7 @@ import (
 const (
 	// resource is that of the keys in the queue.
 	resource = "sharedobjects"
-	// writesPerSecond limits writes after the first ones of each object: each reaches all spaces below.
+	// writesPerSecond limits writes after a burst of as many as a space may share objects: each reaches all spaces below.
 	writesPerSecond = 2
 	// page is how many are read from the host at once.
 	page = 16
@@ -106,12 +106,13 @@ func (s *Syncer) list(ctx context.Context) error {
 	list := &v1alpha1.SharedObjectList{}
 	for {
 		err := s.host.List(ctx, list, client.InNamespace(s.Space.HostNamespace()), client.Limit(page), client.Continue(list.Continue))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+		if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			// With Forbidden, too, there may be some: a host that just started doesn't know the account's rights yet.
 			return fmt.Errorf("list shared objects: %w", err)
 		}
-		// If the host doesn't have the definition yet, or the account not the right, there are none.
+		// If the host doesn't have the definition, there are none.
 		for i := range list.Items {
-			if err := s.learn(ctx, &list.Items[i], all, sources); err != nil {
+			if err := s.rememberOrDelete(ctx, &list.Items[i], all, sources); err != nil {
 				return err
 			}
 		}
@@ -123,7 +124,8 @@ func (s *Syncer) list(ctx context.Context) error {
 	return nil
 }
 
-func (s *Syncer) learn(ctx context.Context, o *v1alpha1.SharedObject, all map[sharing.Name]written, sources map[string]sharing.Name) error {
+// rememberOrDelete adds a SharedObject of the host to what is written. It deletes one that this package didn't write.
+func (s *Syncer) rememberOrDelete(ctx context.Context, o *v1alpha1.SharedObject, all map[sharing.Name]written, sources map[string]sharing.Name) error {
 	object := &unstructured.Unstructured{}
 	err := json.Unmarshal(o.Spec.Object.Raw, &object.Object)
 	kind, ok := sharing.KindFor(object.GroupVersionKind())

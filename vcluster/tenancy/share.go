@@ -51,7 +51,8 @@ func (p *Plugin) checkShare(ctx context.Context, a admission.Attributes) error {
 	if !shares {
 		return nil
 	}
-	if p.source.Get().Tenant == "" {
+	state := p.source.Get()
+	if state.Tenant == "" {
 		return errors.New(sharing.LabelField + ": the space belongs to no tenant, so that none is below it; remove the label")
 	}
 	if _, err := sharing.ScopeOf(is); err != nil {
@@ -61,7 +62,14 @@ func (p *Plugin) checkShare(ctx context.Context, a admission.Attributes) error {
 	if err != nil {
 		return err
 	}
-	return sharing.Check(object)
+	if err := sharing.Check(object); err != nil {
+		return err
+	}
+	if profile := state.Access.OwnerProfile; profile != v1alpha1.SpaceAdmin && sharing.NeedsWholeSpace(object) {
+		return fmt.Errorf("%s: spec.ownerProfile of tenant %s is %s, so the space can share only ConfigMaps, Secrets, NetworkPolicies, and RoleBindings to the ClusterRoles admin, edit, and view, "+
+			"in namespaces of the tenant; remove the label, or ask an admin for the profile %s", sharing.LabelField, state.Tenant, profile, v1alpha1.SpaceAdmin)
+	}
+	return nil
 }
 
 // shareOf returns the value of the label, and whether the object has it.

@@ -79,6 +79,7 @@ func TestOnlyOwnersShareObjects(t *testing.T) {
 		"a ServiceAccount":       {labelAccount(t, alice), []string{"metadata.labels[berth.dev/share]", `"children"`, "serviceaccounts", "configmaps, secrets"}},
 		"a token":                {createToken(t, alice), []string{"type", "kubernetes.io/service-account-token"}},
 		"a binding for everyone": {bindAll(t, alice), []string{"subjects[0].name", "system:authenticated"}},
+		"a Role":                 {shareRole(t, alice), []string{"metadata.labels[berth.dev/share]", "spec.ownerProfile of tenant solar is NamespaceAdmin", "remove the label, or ask an admin for the profile SpaceAdmin"}},
 	} {
 		if err := forbidden(refused.err, refused.words...); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -94,6 +95,10 @@ func TestOnlyOwnersShareObjects(t *testing.T) {
 		t.Errorf("a change of what is no longer shared: %v", err)
 	}
 	state := capsule()
+	state.Access.OwnerProfile = v1alpha1.SpaceAdmin
+	e.source.Set(state)
+	eventually(t, func() error { return shareRole(t, alice) })
+	state = capsule()
 	state.Tenant = ""
 	e.source.Set(state)
 	if err := forbidden(patch(alice, "settings", string(labelShare(`"children"`))), "belongs to no tenant"); err != nil {
@@ -105,6 +110,13 @@ func labelAccount(t *testing.T, c kubernetes.Interface) error {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot", Labels: map[string]string{v1alpha1.LabelShare: v1alpha1.ShareChildren}}}
 	_, err := c.CoreV1().ServiceAccounts("web").Create(t.Context(), account, metav1.CreateOptions{})
+	return err
+}
+
+func shareRole(t *testing.T, c kubernetes.Interface) error {
+	t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "operators", Labels: map[string]string{v1alpha1.LabelShare: v1alpha1.ShareChildren}}}
+	_, err := c.RbacV1().Roles("web").Create(t.Context(), role, metav1.CreateOptions{})
 	return err
 }
 
@@ -133,7 +145,9 @@ func bindAll(t *testing.T, c kubernetes.Interface) error {
 
 // H8: a control plane names what is shared, now and with each change before and after, and nothing else of these resources.
 func TestAControlPlaneNamesWhatIsShared(t *testing.T) {
-	e := startEnv(t, capsule())
+	state := capsule()
+	state.Access.OwnerProfile = v1alpha1.SpaceAdmin
+	e := startEnv(t, state)
 	admin := e.admin()
 	var mu sync.Mutex
 	var heard []string
