@@ -100,14 +100,14 @@ func TestHostileSharedObjectsReachNobodyElse(t *testing.T) {
 	e.spaceIs("secret-below", "inherits", func(s *v1alpha1.Space) bool { return s.Annotations[v1alpha1.AnnotationInheritsFrom] == "acme-secret" })
 	// Those of acme-dev must not reach its parent, nor siblings.
 	e.shareIn("acme-dev", "shared-00", v1alpha1.ScopeDescendants, sharedSettings)
-	e.sharesAre("acme-dev", "acme-eu receives share.acme-dev", "share.acme-dev: "+sharedSettings)
+	e.sharesAre("acme-dev", "acme-eu receives share.01.acme-dev", "share.01.acme-dev: "+sharedSettings)
 
 	// Whoever creates a Space gets nothing by an annotation.
 	e.create(&v1alpha1.Space{
 		ObjectMeta: metav1.ObjectMeta{Name: "other-liar", Annotations: map[string]string{v1alpha1.AnnotationInheritsFrom: "acme-dev"}}, Spec: v1alpha1.SpaceSpec{TenantName: "other"},
 	})
 	e.spaceIs("other-liar", "inherits nothing", func(s *v1alpha1.Space) bool {
-		if slices.Contains(s.Spec.Publications, "share.acme-dev") {
+		if slices.Contains(s.Spec.Publications, "share.01.acme-dev") {
 			t.Errorf("it receives %v", s.Spec.Publications)
 		}
 		_, set := s.Annotations[v1alpha1.AnnotationInheritsFrom]
@@ -134,8 +134,8 @@ func TestHostileSharedObjectsReachNobodyElse(t *testing.T) {
 	e.shareIn("acme", "shared-f2", v1alpha1.ScopeDescendants, sharedBinding)
 	e.shareIn("acme", "shared-f3", v1alpha1.ScopeDescendants, sharedRole)
 	everything := []string{
-		"acme-closed receives share.acme share.acme.children", "acme-dev receives share.acme share.acme.children share.acme.space", "acme-eu receives share.acme share.acme-dev share.acme.space",
-		"share.acme.children: " + sharedSettings, "share.acme: " + sharedBinding, "share.acme.space: " + sharedRole,
+		"acme-closed receives share.00.acme share.00.acme.children", "acme-dev receives share.00.acme share.00.acme.children share.00.acme.space", "acme-eu receives share.00.acme share.00.acme.space share.01.acme-dev",
+		"share.00.acme.children: " + sharedSettings, "share.00.acme: " + sharedBinding, "share.00.acme.space: " + sharedRole,
 	}
 	e.sharesAre("acme", everything...)
 	e.eventually("an event says what is left out", func(ctx context.Context) error {
@@ -148,7 +148,7 @@ func TestHostileSharedObjectsReachNobodyElse(t *testing.T) {
 		}
 		return fmt.Errorf("there is none (%w)", err)
 	})
-	for _, name := range []string{"shared-100", "shared-0", "share.acme", "shared-zz"} {
+	for _, name := range []string{"shared-100", "shared-0", "share.00.acme", "shared-zz"} {
 		shared := &v1alpha1.SharedObject{ObjectMeta: metav1.ObjectMeta{Namespace: "berth-acme", Name: name}}
 		shared.Spec.Scope, shared.Spec.Object.Raw = v1alpha1.ScopeChildren, []byte(sharedSettings)
 		if err := e.Create(t.Context(), shared); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "metadata.name") {
@@ -158,11 +158,11 @@ func TestHostileSharedObjectsReachNobodyElse(t *testing.T) {
 
 	// A tenant whose owners have no rights outside of namespaces shares no such rights, whatever its process writes.
 	change(e, tenant("acme"), func(one *v1alpha1.Tenant) { one.Spec.OwnerProfile = v1alpha1.NamespaceAdmin })
-	e.sharesAre("acme", "acme-closed receives share.acme share.acme.children", "acme-dev receives share.acme share.acme.children", "acme-eu receives share.acme share.acme-dev",
-		"share.acme.children: "+sharedSettings, "share.acme: "+sharedBinding)
+	e.sharesAre("acme", "acme-closed receives share.00.acme share.00.acme.children", "acme-dev receives share.00.acme share.00.acme.children", "acme-eu receives share.00.acme share.01.acme-dev",
+		"share.00.acme.children: "+sharedSettings, "share.00.acme: "+sharedBinding)
 
 	// No Publication passes for what a tenant shares.
-	publication := &v1alpha1.Publication{ObjectMeta: metav1.ObjectMeta{Name: "share.acme"}}
+	publication := &v1alpha1.Publication{ObjectMeta: metav1.ObjectMeta{Name: "share.00.acme"}}
 	publication.Spec.Sources = []v1alpha1.PublicationSource{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default"}}
 	if err := e.Create(t.Context(), publication); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "names that begin with share.") {
 		t.Errorf("a Publication of that name: %v", err)
@@ -188,7 +188,7 @@ func TestAnOperatorThatIsKilledPublishesWhatIsShared(t *testing.T) {
 					e.shareIn("acme", "shared-00", v1alpha1.ScopeChildren, sharedSettings), e.shareIn("acme", "shared-01", v1alpha1.ScopeDescendants, sharedBinding),
 				}
 				k := e.runKilled(n, before, 1)
-				e.sharesAre("acme", "acme-dev receives share.acme share.acme.children", "share.acme.children: "+sharedSettings, "share.acme: "+sharedBinding)
+				e.sharesAre("acme", "acme-dev receives share.00.acme share.00.acme.children", "share.00.acme.children: "+sharedSettings, "share.00.acme: "+sharedBinding)
 				for _, one := range shared {
 					if err := e.Delete(t.Context(), one); err != nil {
 						t.Fatal(err)

@@ -71,7 +71,7 @@ func (s *Store) Render(ctx context.Context, publications []string, tenant, space
 	taken, failed := map[identity]*object{}, map[identity]*object{}
 	for _, o := range objects {
 		rendered, err := o.render(ctx, tenant, space)
-		if err != nil {
+		if err != nil && !sharing.IsShare(o.publication) { // what a tenant shares must not keep other copies from being deleted
 			result.Incomplete = true
 			failed[o.id] = o
 		}

@@ -26,9 +26,9 @@ func TestWhatTenantsShareDoesNotDisplacePublications(t *testing.T) {
 	every := object("zones", "a", "NetworkPolicy", "web", "closed")
 	every.Spec.Namespaces = v1alpha1.EveryNamespace
 	replace(t, store, every,
-		object("share.acme", "a", "NetworkPolicy", "apps", "closed"), object("share.acme", "b", "ConfigMap", "apps", "names"), object("share.acme", "c", "ConfigMap", "apps", "own"),
+		object("share.00.acme", "a", "NetworkPolicy", "apps", "closed"), object("share.00.acme", "b", "ConfigMap", "apps", "names"), object("share.00.acme", "c", "ConfigMap", "apps", "own"),
 		object("z", "a", "ConfigMap", "apps", "names", field("data.tenant", "tenant.labels.missing")))
-	result, err := store.Render(t.Context(), []string{"share.acme", "z", "zones"}, expression.Subject{}, expression.Subject{Name: "dev"})
+	result, err := store.Render(t.Context(), []string{"share.00.acme", "z", "zones"}, expression.Subject{}, expression.Subject{Name: "dev"})
 	if err != nil || len(result.Objects) != 2 || result.Objects[0].Publication != "zones" || result.Objects[1].Object.GetName() != "own" {
 		t.Errorf("%v: %+v, problems %v", err, result.Objects, result.Problems)
 	}

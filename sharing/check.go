@@ -109,6 +109,9 @@ func checkRights(kind Kind, object *unstructured.Unstructured) error {
 	if slices.Contains([]string{"admin", "edit", "view", "cluster-admin"}, name) && kind.ClusterScoped || isReserved(name) || object.GetLabels()[bootstrapLabel] != "" {
 		return fmt.Errorf("metadata.name: each space has its own %s %s, so it can't be shared; create one of another name", kind.Kind, name)
 	}
+	if object.Object["aggregationRule"] != nil {
+		return fmt.Errorf("aggregationRule: whoever may create a ClusterRole in your space could add rules to the shared one, so it can't be shared; list the rules instead")
+	}
 	subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
 	if err != nil {
 		return fmt.Errorf("subjects: %w", err)

@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Limits of what one space shares. A Publication has the same.
+// Limits of what one space shares. The processes of a platform, and the operator, keep what tenants share in memory.
 const (
 	// MaxObjects is how many objects a space shares. The definition of SharedObject has as many names.
 	MaxObjects = 256
 	// MaxBytes is how large they are together, as JSON.
-	MaxBytes = 4 << 20
+	MaxBytes = 1 << 20
 	// MaxObjectBytes is how large one is.
-	MaxObjectBytes = 1 << 20
+	MaxObjectBytes = MaxBytes
 )
 
 // Kind is a kind whose objects can be shared.

@@ -6,6 +6,7 @@ package sharing
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -47,19 +48,26 @@ func Classes() []Class {
 const (
 	children, wholeSpace = ".children", ".space"
 	// longestSpace is how long the name of a space may be to be part of the name of a publication as it is.
-	longestSpace = validation.LabelValueMaxLength - len(Prefix) - len(children) - len(wholeSpace)
+	longestSpace = validation.LabelValueMaxLength - len(Prefix) - depthDigits - len(".") - len(children) - len(wholeSpace)
+	// depthDigits are the digits of the depth in the tree, which a BerthConfiguration limits.
+	depthDigits = 2
 	// hashBytes are those of the hash in a name that is shortened.
 	hashBytes = 8
 )
 
 // Publication returns the name under which a class of a space's objects is published. It is the value of a label. A longer name of a
 // space is shortened, and has a dot then, as no name of a space has.
-func Publication(space string, class Class) string {
+//
+// The name begins with how many tenants are above, so that the names of what spaces receive from farther above come first in the
+// alphabet. If two tenants share one object, or too many spaces share, what comes first wins: a tenant can't replace or crowd out what
+// those above it share.
+func Publication(from Space, class Class) string {
+	space := from.Name
 	if len(space) > longestSpace {
 		sum := sha256.Sum256([]byte(space))
 		space = space[:longestSpace-2*hashBytes-1] + "." + hex.EncodeToString(sum[:hashBytes])
 	}
-	name := Prefix + space
+	name := fmt.Sprintf(Prefix+"%0*d.%s", depthDigits, from.Depth, space)
 	if class.Scope == v1alpha1.ScopeChildren {
 		name += children
 	}

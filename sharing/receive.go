@@ -21,11 +21,18 @@ type Space struct {
 	// InheritsFrom are the tenants above whose rights its tenant inherits, the nearest first. A private tenant inherits from none.
 	// Of those below it, it is the last one.
 	InheritsFrom []string
+	// Depth is how many tenants are above, whether its tenant inherits from them or not.
+	Depth int
 }
 
 // SpaceOf returns what a Space object says.
 func SpaceOf(object *v1alpha1.Space) Space {
 	space := Space{Name: object.Name, Tenant: object.Spec.TenantName, Profile: object.Spec.Access.OwnerProfile}
+	for label := range object.Labels {
+		if strings.HasPrefix(label, v1alpha1.LabelTreePrefix) {
+			space.Depth++
+		}
+	}
 	if above := object.Annotations[v1alpha1.AnnotationInheritsFrom]; above != "" && space.Tenant != "" {
 		space.InheritsFrom = strings.Split(above, ",")
 	}

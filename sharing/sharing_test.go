@@ -128,7 +128,7 @@ func TestEachClassOfASpaceHasANameOfItsOwn(t *testing.T) {
 		seen := map[string]string{}
 		for _, space := range spaces {
 			for _, class := range sharing.Classes() {
-				name := sharing.Publication(space, class)
+				name := sharing.Publication(sharing.Space{Name: space, Depth: 16}, class)
 				if len(name) > 63 || !sharing.IsShare(name) {
 					t.Fatalf("the name %q", name)
 				}

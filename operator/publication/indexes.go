@@ -14,17 +14,18 @@ import (
 )
 
 // Indexes of the cache. With them, the work for a shared object doesn't depend on how many spaces there are elsewhere in the tree.
+// Package share uses the first two as well.
 const (
-	spaceTenant = "publication.tenant"   // Spaces by their tenant
-	spaceAbove  = "publication.above"    // Spaces by each tenant above from which they inherit
+	SpaceTenant = "publication.tenant"   // Spaces by their tenant
+	SpaceAbove  = "publication.above"    // Spaces by each tenant above from which they inherit
 	spaceShare  = "publication.share"    // Spaces by each name under which something is shared with them
 	objectShare = "publication.sharedAs" // PublishedObjects that a space shares, by their publication
 )
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	for field, of := range map[string]func(*v1alpha1.Space) []string{
-		spaceTenant: func(s *v1alpha1.Space) []string { return []string{s.Spec.TenantName} },
-		spaceAbove:  func(s *v1alpha1.Space) []string { return sharing.SpaceOf(s).InheritsFrom },
+		SpaceTenant: func(s *v1alpha1.Space) []string { return []string{s.Spec.TenantName} },
+		SpaceAbove:  func(s *v1alpha1.Space) []string { return sharing.SpaceOf(s).InheritsFrom },
 		spaceShare: func(s *v1alpha1.Space) (names []string) {
 			for _, name := range s.Spec.Publications {
 				if sharing.IsShare(name) {

@@ -29,12 +29,13 @@ func (r *spaceReconciler) received(ctx context.Context, space *v1alpha1.Space, t
 	}
 	for _, above := range receiver.InheritsFrom {
 		spaces := &v1alpha1.SpaceList{}
-		if err := r.client.List(ctx, spaces, client.MatchingFields{spaceTenant: above}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.client.List(ctx, spaces, client.MatchingFields{SpaceTenant: above}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list spaces of tenant %s: %w", above, err)
 		}
 		for i := range spaces.Items {
-			for _, class := range sharing.Received(receiver, sharing.SpaceOf(&spaces.Items[i])) {
-				name := sharing.Publication(spaces.Items[i].Name, class)
+			from := sharing.SpaceOf(&spaces.Items[i])
+			for _, class := range sharing.Received(receiver, from) {
+				name := sharing.Publication(from, class)
 				objects := &v1alpha1.PublishedObjectList{}
 				if err := r.client.List(ctx, objects, client.MatchingFields{objectShare: name}, client.Limit(1), client.UnsafeDisableDeepCopy); err != nil {
 					return nil, fmt.Errorf("list objects of %s: %w", name, err)
@@ -71,7 +72,7 @@ func receiversOf(c client.Client) handler.MapFunc {
 		}
 		below, having := &v1alpha1.SpaceList{}, &v1alpha1.SpaceList{}
 		if err := errors.Join(
-			c.List(ctx, below, client.MatchingFields{spaceAbove: sharer.Spec.TenantName}, client.UnsafeDisableDeepCopy),
+			c.List(ctx, below, client.MatchingFields{SpaceAbove: sharer.Spec.TenantName}, client.UnsafeDisableDeepCopy),
 			c.List(ctx, having, client.MatchingFields{spaceShare: name}, client.UnsafeDisableDeepCopy),
 		); err != nil {
 			return nil

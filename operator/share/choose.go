@@ -114,7 +114,7 @@ func (c *choice) publish(shared *v1alpha1.SharedObject) error {
 	}
 	c.seen[id] = true
 	c.bytes += len(content)
-	name := sharing.Publication(c.space.Name, class)
+	name := sharing.Publication(c.space, class)
 	c.objects = append(c.objects, chosen{name + "-" + id, name, content})
 	return nil
 }

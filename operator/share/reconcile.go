@@ -5,6 +5,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -63,7 +64,7 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	choice := newChoice(sharing.SpaceOf(space))
 	if err == nil && space.DeletionTimestamp.IsZero() && space.Spec.TenantName != "" {
-		if err := r.read(ctx, choice); err != nil {
+		if err := r.choose(ctx, choice); err != nil {
 			return true, err
 		}
 	}
@@ -72,6 +73,19 @@ func (r *reconciler) reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.report(space, choice)
 	return err == nil, nil
+}
+
+// choose chooses what is published: nothing as long as no space receives it, because all platforms keep it in memory.
+func (r *reconciler) choose(ctx context.Context, choice *choice) error {
+	below := &v1alpha1.SpaceList{}
+	err := r.client.List(ctx, below, client.MatchingFields{publication.SpaceAbove: choice.space.Tenant}, client.Limit(1), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list spaces below tenant %s: %w", choice.space.Tenant, err)
+	}
+	if len(below.Items) == 0 {
+		return nil
+	}
+	return r.read(ctx, choice)
 }
 
 // read chooses from the SharedObjects in the space's namespace. It stops after so many bytes that the rest couldn't be published.
@@ -110,7 +124,8 @@ func metadataList() *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// write makes the PublishedObjects of a space those that were chosen.
+// write makes the PublishedObjects of a space those that were chosen. One that the host rejects keeps no other from being written, and
+// none from being deleted.
 func (r *reconciler) write(ctx context.Context, space *v1alpha1.Space, choice *choice, have []v1alpha1.PublishedObject) error {
 	existing, wanted := map[string]*v1alpha1.PublishedObject{}, map[string]bool{}
 	for i := range have {
@@ -118,6 +133,18 @@ func (r *reconciler) write(ctx context.Context, space *v1alpha1.Space, choice *c
 	}
 	for _, object := range choice.objects {
 		wanted[object.name] = true
+	}
+	var errs []error
+	for name, object := range existing {
+		if wanted[name] {
+			continue
+		}
+		err := r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("delete PublishedObject %s: %w", name, err))
+		}
+	}
+	for _, object := range choice.objects {
 		if matches(existing[object.name], space, object) {
 			continue
 		}
@@ -126,19 +153,10 @@ func (r *reconciler) write(ctx context.Context, space *v1alpha1.Space, choice *c
 			WithSpec(berthac.PublishedObjectSpec().WithObject(runtime.RawExtension{Raw: object.content}).WithNamespaces(v1alpha1.SameNamespace)).
 			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("Space").WithName(space.Name).WithUID(space.UID))
 		if err := r.client.Apply(ctx, config, client.FieldOwner(manager), client.ForceOwnership); err != nil {
-			return fmt.Errorf("write PublishedObject %s: %w", object.name, err)
+			errs = append(errs, fmt.Errorf("write PublishedObject %s: %w", object.name, err))
 		}
 	}
-	for name, object := range existing {
-		if wanted[name] {
-			continue
-		}
-		err := r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete PublishedObject %s: %w", name, err)
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func matches(have *v1alpha1.PublishedObject, space *v1alpha1.Space, object chosen) bool {

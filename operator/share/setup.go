@@ -6,6 +6,7 @@ package share
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/operator/publication"
 	"github.com/berth-dev/berth/sharing"
 )
 
@@ -30,8 +32,8 @@ func SetUp(m ctrlmanager.Manager) error {
 	spaces := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1alpha1.Space)
 		is, isSpace := e.ObjectNew.(*v1alpha1.Space)
-		return !ok || !isSpace || was.UID != is.UID || was.Spec.TenantName != is.Spec.TenantName ||
-			was.Spec.Access.OwnerProfile != is.Spec.Access.OwnerProfile || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero()
+		return !ok || !isSpace || was.UID != is.UID || !reflect.DeepEqual(sharing.SpaceOf(was), sharing.SpaceOf(is)) ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero()
 	}})
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedObject"))
@@ -44,6 +46,7 @@ func SetUp(m ctrlmanager.Manager) error {
 	pace := newPace()
 	err = builder.ControllerManagedBy(m).Named("share").
 		For(&v1alpha1.Space{}, spaces).
+		Watches(&v1alpha1.Space{}, handler.EnqueueRequestsFromMapFunc(spacesAbove(m.GetClient())), spaces). // which begin or end to receive
 		WatchesMetadata(metadata, pace.enqueue(func(o client.Object) string { return sharing.SpaceIn(o.GetNamespace()) })).
 		Watches(&v1alpha1.PublishedObject{}, pace.enqueue(func(o client.Object) string { return o.GetLabels()[v1alpha1.LabelSharedBy] })).
 		Complete(&reconciler{client: m.GetClient(), live: m.GetAPIReader(), events: m.GetEventRecorder("berth-operator"), clock: clock.RealClock{}, pace: pace})
@@ -51,6 +54,26 @@ func SetUp(m ctrlmanager.Manager) error {
 		return fmt.Errorf("set up controller of shared objects: %w", err)
 	}
 	return nil
+}
+
+// spacesAbove returns the spaces of the tenants from which the tenant of a space inherits.
+func spacesAbove(c client.Client) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) (requests []reconcile.Request) {
+		space, ok := object.(*v1alpha1.Space)
+		if !ok {
+			return nil
+		}
+		for _, tenant := range sharing.SpaceOf(space).InheritsFrom {
+			above := &v1alpha1.SpaceList{}
+			if err := c.List(ctx, above, client.MatchingFields{publication.SpaceTenant: tenant}, client.UnsafeDisableDeepCopy); err != nil {
+				return nil // the cache has no errors but that of a manager that stops
+			}
+			for i := range above.Items {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&above.Items[i])})
+			}
+		}
+		return requests
+	}
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -115,7 +115,7 @@ func (v *reviews) review(space string, client netip.Prefix, token string) (user 
 		if err != nil {
 			return "", err
 		}
-		if user == "" {
+		if user == "" && !wasProven { // former owners may have many requests, which all have to end soon
 			pause = refusedPause
 		}
 		v.remember(key, user)

@@ -5,11 +5,13 @@ package hosttokens
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -21,8 +23,12 @@ import (
 	"github.com/berth-dev/berth/vcluster/hostaccount"
 )
 
-// reviewInterval is how often the token of a request that lasts is reviewed again.
-const reviewInterval = 30 * time.Second
+const (
+	// reviewInterval is how often the token of a request that lasts is reviewed again.
+	reviewInterval = 30 * time.Second
+	// busyPause is how soon, at least, it is tried again while too many tokens are being reviewed.
+	busyPause = time.Second
+)
 
 // Verifier verifies requests with tokens of the host. It is safe for concurrent use.
 type Verifier struct {
@@ -99,16 +105,22 @@ func (q *reviewedRequest) untilRefused(r *http.Request) *http.Request {
 	return verified
 }
 
-// again ends the request if its token is no longer good. While the host doesn't answer, it lasts until its token expires.
+// again ends the request if its token is no longer good. While the host doesn't answer, it lasts until its token expires. If too many
+// tokens are being reviewed, it tries again soon.
 func (q *reviewedRequest) again(ctx context.Context, end context.CancelFunc) {
-	if good, err := q.isGood(); !good && err == nil {
+	good, err := q.isGood()
+	if !good && err == nil {
 		end()
 		return
+	}
+	next := q.untilReview()
+	if errors.Is(err, ErrBusy) {
+		next = min(next, wait.Jitter(busyPause, 1))
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ctx.Err() == nil {
-		q.timer.Reset(q.untilReview())
+		q.timer.Reset(next)
 	}
 }
 

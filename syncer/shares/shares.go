@@ -33,8 +33,9 @@ import (
 const (
 	// resource is that of the keys in the queue.
 	resource = "sharedobjects"
-	// writesPerSecond limits writes after a burst of as many as a space may share objects: each reaches all spaces below.
-	writesPerSecond = 2
+	// bytesPerSecond limits writes after a burst of as much as a space may share: each becomes a version in the host's store, twice, and
+	// reaches all spaces below. A small object counts as leastBytes.
+	bytesPerSecond, leastBytes = 16 << 10, 4 << 10
 	// page is how many are read from the host at once.
 	page = 16
 	// writePause is when to try again what came too soon.
@@ -66,7 +67,7 @@ type written struct {
 
 // Declare has an engine share what the source finds. The client acts as the space's account.
 func Declare(e *engine.Engine, host client.Client, source sharing.Source) {
-	s := &Syncer{Engine: e, host: host, source: source, pace: rate.NewLimiter(writesPerSecond, sharing.MaxObjects)}
+	s := &Syncer{Engine: e, host: host, source: source, pace: rate.NewLimiter(bytesPerSecond, sharing.MaxBytes)}
 	e.Work[resource] = s.process
 	e.Sources.Add(func(q *engine.Queue) (func(), func() bool, error) {
 		all := func() { q.Add(engine.Key{Resource: resource}) }
@@ -192,7 +193,7 @@ func (s *Syncer) share(ctx context.Context, name sharing.Name) (time.Duration, e
 	if after := remember(want); has && have.sum == after.sum {
 		return 0, nil
 	}
-	if !s.pace.Allow() {
+	if !s.pace.AllowN(s.Clock.Now(), max(leastBytes, len(want.Spec.Object.Raw))) {
 		return writePause, nil
 	}
 	if err := s.write(ctx, name, want); err != nil {
