@@ -105,6 +105,9 @@ func TestTheOperatorsAccountWritesWhatTenantsNeed(t *testing.T) {
 		t.Errorf("Berth reads what tenants share: %v", err)
 	}
 
+	r.eventually(t, "the host does not hold the operator to its policy", func(ctx context.Context) bool {
+		return apierrors.IsForbidden(operator.Create(ctx, &v1alpha1.Space{ObjectMeta: named("free")}, client.DryRunAll))
+	})
 	foreign := &v1alpha1.Space{ObjectMeta: named("foreign")}
 	if err := r.admin.Create(ctx, foreign); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -150,8 +149,8 @@ func written(resources func(name string) bool) (rules []admissionv1.NamedRuleWit
 			continue
 		}
 		version := "v1"
-		if slices.Contains(r.APIGroups, v1alpha1.GroupVersion.Group) {
-			version = v1alpha1.GroupVersion.Version
+		if slices.Contains(r.APIGroups, translate.Domain) {
+			version = "v1alpha1" // of SharedObjects
 		}
 		rules = append(rules, admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},

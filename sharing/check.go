@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -76,7 +76,7 @@ func Check(object *unstructured.Unstructured) error {
 func checkNames(kind Kind, namespace, name string) error {
 	wrong := validation.IsDNS1123Subdomain(name)
 	if kind.Rights() {
-		wrong = path.IsValidPathSegmentName(name)
+		wrong = content.IsPathSegmentName(name)
 		if name == "" || len(name) > validation.DNS1123SubdomainMaxLength {
 			wrong = append(wrong, fmt.Sprintf("must have 1 to %d bytes", validation.DNS1123SubdomainMaxLength))
 		}
