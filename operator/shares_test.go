@@ -234,3 +234,38 @@ func TestSharesDontDisplacePublications(t *testing.T) {
 	})
 	e.spaceIs("acme-dev", "still has them", full)
 }
+
+// M3, H8: a tenant in the middle of the tree that shares from very many spaces doesn't crowd out what a tenant above it shares.
+func TestHostileTenantInTheMiddleDoesNotCrowdOutTheTop(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	e.create(tenant("zeta"), tenant("middle", below("zeta")), tenant("grandchild", below("middle")))
+	e.shareIn("zeta", "shared-00", v1alpha1.ScopeDescendants, sharedSettings)
+	for i := range 33 {
+		name := fmt.Sprintf("middle-%02d", i)
+		one := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		one.Spec.TenantName = "middle"
+		e.create(one)
+		e.shareIn(name, "shared-00", v1alpha1.ScopeDescendants, strings.ReplaceAll(sharedSettings, "settings", fmt.Sprintf("a-%d", i)))
+		e.shareIn(name, "shared-01", v1alpha1.ScopeChildren, strings.ReplaceAll(sharedSettings, "settings", fmt.Sprintf("b-%d", i)))
+	}
+	e.spaceIs("grandchild", "has 64 publications, with that of the top", func(s *v1alpha1.Space) bool {
+		return len(s.Spec.Publications) == 64 && slices.Contains(s.Spec.Publications, "share.00.zeta")
+	})
+}
+
+// L3: what nobody receives is not published: each platform keeps what is published in memory.
+func TestOnlyWhatASpaceReceivesIsPublished(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	e.create(tenant("acme"))
+	e.spaceIs("acme", "exists", func(*v1alpha1.Space) bool { return true })
+	e.shareIn("acme", "shared-00", v1alpha1.ScopeDescendants, sharedSettings)
+	e.sharesAre("acme")
+	e.create(tenant("acme-dev", below("acme")))
+	e.sharesAre("acme", "acme-dev receives share.00.acme", "share.00.acme: "+sharedSettings)
+	if err := e.Delete(t.Context(), tenant("acme-dev")); err != nil {
+		t.Fatal(err)
+	}
+	e.sharesAre("acme")
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/published"
 	"github.com/berth-dev/berth/published/expression"
+	"github.com/berth-dev/berth/sharing"
 )
 
 // H8, P1: what a tenant shares takes the place of no object of an admin's publication, whatever its name is.
@@ -217,4 +218,28 @@ func object(publication, name, kind, namespace, of string, fields ...v1alpha1.Pu
 
 func field(path, expression string) v1alpha1.PublicationField {
 	return v1alpha1.PublicationField{Path: path, Expression: expression}
+}
+
+// M3, H8: a tenant in the middle of the tree doesn't put an object in the place of one that a tenant above it shares.
+func TestHostileTenantInTheMiddleDoesNotReplaceWhatComesFromAbove(t *testing.T) {
+	store, _ := newStore(t)
+	top := sharing.Publication(sharing.Space{Name: "zeta"}, sharing.Class{Scope: v1alpha1.ScopeDescendants})
+	middle := sharing.Publication(sharing.Space{Name: "middle", Depth: 1}, sharing.Class{Scope: v1alpha1.ScopeDescendants})
+	replace(t, store, object(top, "a", "NetworkPolicy", "apps", "closed"), object(middle, "b", "NetworkPolicy", "apps", "closed"))
+	result, err := store.Render(t.Context(), []string{middle, top}, expression.Subject{}, expression.Subject{Name: "grandchild"})
+	if err != nil || len(result.Objects) != 1 || result.Objects[0].Publication != top {
+		t.Errorf("%v: the space gets %v, problems %v", err, result.Objects, result.Problems)
+	}
+}
+
+// P1, H8: an object that can't be copied, which a process that was taken over shares, doesn't keep other copies from being deleted.
+func TestHostileObjectWithoutANameDoesNotKeepOtherCopies(t *testing.T) {
+	store, _ := newStore(t)
+	nameless := object("share.00.acme", "a", "ConfigMap", "web", "x")
+	nameless.Spec.Object.Raw = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"web","name":""}}`)
+	replace(t, store, nameless, object("zones", "b", "ConfigMap", "web", "y"))
+	result, err := store.Render(t.Context(), []string{"share.00.acme", "zones"}, expression.Subject{}, expression.Subject{Name: "dev"})
+	if err != nil || result.Incomplete || len(result.Objects) != 1 || len(result.Problems) != 1 {
+		t.Errorf("%v: incomplete %v, objects %v, problems %v", err, result.Incomplete, result.Objects, result.Problems)
+	}
 }

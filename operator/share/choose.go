@@ -45,7 +45,7 @@ const (
 	// maxReasonBytes limits what is kept of each reason. A process that was taken over writes names of a megabyte.
 	maxReasonBytes = 200
 	// maxReadBytes limits how much of the SharedObjects of a space is read, which is more than what can be published.
-	maxReadBytes = 2 * sharing.MaxBytes
+	maxReadBytes = 4 * sharing.MaxBytes
 )
 
 func newChoice(space sharing.Space) *choice { return &choice{space: space, seen: map[string]bool{}} }
