@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// U8, L2: the usage of one tenant or of all is printed from the host, in all formats.
+// U8: the usage of one tenant or of all is printed from the host, in all formats.
 func TestUsageIsPrintedFromTheHost(t *testing.T) {
 	h := use(t)
 	above := newTenant("used", "")
@@ -56,6 +56,7 @@ used-dev,limits.cpu,4,8,50,0
   total: 0
   used: 4
 `},
+		{[]string{"used-dev", "-o", `jsonpath={range [*]}{.tenant} {.resource} {.used}/{.limit}{"\n"}{end}`}, "used-dev namespaces 1/\nused-dev limits.cpu 4/8\n"},
 		{[]string{"-l", "test=none", "-o", "json"}, "[]\n"},
 		{[]string{"-l", "test=none"}, ""},
 	} {
@@ -77,6 +78,7 @@ used-dev,limits.cpu,4,8,50,0
 		"--all-tenants prints the usage of all tenants; don't name some": {"-T", "used"},
 		"--selector=a=b: selects among all tenants; don't name some":     {"-l", "a=b", "used"},
 		"--output=xml: must be one of table, wide, name, csv,":           {"-o", "xml"},
+		"--output=jsonpath={[: ": {"-o", "jsonpath={["},
 		`User "jane" cannot list resource "tenants"`:                     {"--as", "jane", "--as-group", "devs"},
 	} {
 		if out, _, err := berth(t, append([]string{"usage"}, args...)...); err == nil || !strings.Contains(err.Error(), says) || out != "" {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -23,10 +24,12 @@ const (
 	formatName              = "name"
 	formatCSV               = "csv"
 	formatJSON, formatYAML  = "json", "yaml"
+	formatJSONPath          = "jsonpath="
 )
 
+// formats returns those that are offered; a template follows the last one.
 func formats() []string {
-	return []string{formatTable, formatWide, formatName, formatCSV, formatJSON, formatYAML}
+	return []string{formatTable, formatWide, formatName, formatCSV, formatJSON, formatYAML, formatJSONPath}
 }
 
 // record is what a tenant uses of one resource, for programs. The figures are cores, bytes, or counts.
@@ -57,6 +60,9 @@ type printer func(out io.Writer, tenants []v1alpha1.Tenant) error
 
 // printerOf returns the printer of a format.
 func printerOf(format string, noHeaders bool) (printer, error) {
+	if template, ok := strings.CutPrefix(format, formatJSONPath); ok {
+		return jsonPathPrinter(template)
+	}
 	switch format {
 	case "", formatTable:
 		return func(out io.Writer, tenants []v1alpha1.Tenant) error { return report.Usage(out, tenants, !noHeaders) }, nil
@@ -75,7 +81,7 @@ func printerOf(format string, noHeaders bool) (printer, error) {
 	case formatYAML:
 		return printYAML, nil
 	default:
-		return nil, fmt.Errorf("--output=%s: must be one of %s", format, strings.Join(formats(), ", "))
+		return nil, fmt.Errorf("--output=%s: must be one of %s...", format, strings.Join(formats(), ", "))
 	}
 }
 
@@ -111,6 +117,25 @@ func printJSON(out io.Writer, tenants []v1alpha1.Tenant) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "    ")
 	return encoder.Encode(records(tenants))
+}
+
+// jsonPathPrinter returns the printer of a template, whose root is the list that the format json prints.
+func jsonPathPrinter(template string) (printer, error) {
+	path := jsonpath.New("output").AllowMissingKeys(true)
+	if err := path.Parse(template); err != nil {
+		return nil, fmt.Errorf("--output=%s%s: %w", formatJSONPath, template, err)
+	}
+	return func(out io.Writer, tenants []v1alpha1.Tenant) error {
+		text, err := json.Marshal(records(tenants))
+		if err != nil {
+			return fmt.Errorf("print as JSON: %w", err)
+		}
+		var root any
+		if err := json.Unmarshal(text, &root); err != nil {
+			return fmt.Errorf("print as JSON: %w", err)
+		}
+		return path.Execute(out, root)
+	}, nil
 }
 
 func printYAML(out io.Writer, tenants []v1alpha1.Tenant) error {

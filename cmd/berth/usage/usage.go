@@ -43,13 +43,14 @@ The figures are those of the spaces' quotas on the host: what pods request or ar
 to, and how many objects there are. They aren't what processes consume. They come from the
 status of the Tenant objects, which follows a change within seconds.
 
-With -o wide, each resource of the quotas has a line of its own. The formats csv, json, and
-yaml have the same figures as numbers: CPU in cores, memory and storage in bytes, and
+With -o wide, each resource of the quotas has a line of its own. The formats csv, json,
+yaml, and jsonpath have the same figures as numbers: CPU in cores, memory and storage in bytes, and
 everything else as a count. The percent of a limit of 0 is empty.`,
 		Example: `  berth usage
   berth usage acme -o wide
   berth usage -l tree.berth.dev/acme    # all tenants below acme
-  berth usage -T -o csv > usage.csv`,
+  berth usage -T -o csv > usage.csv
+  berth usage -o jsonpath='{range [*]}{.tenant} {.resource} {.used}{"\n"}{end}'`,
 		ValidArgsFunction: host.Names("tenants", 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			show, err := printerOf(output, noHeaders)
@@ -78,7 +79,7 @@ everything else as a count. The percent of a limit of 0 is empty.`,
 	host.AddTo(cmd)
 	cmd.Flags().BoolVarP(&all, "all-tenants", "T", false, "print the usage of all tenants, as without names")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "print the usage of the tenants that this label selector selects")
-	cmd.Flags().StringVarP(&output, "output", "o", "", strings.Join(formats(), ", ")+" (default: table)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", strings.Join(formats(), ", ")+"... (default: table)")
 	cmd.Flags().BoolVar(&noHeaders, "no-headers", false, "don't print column headers")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("selector", cobra.NoFileCompletions)
