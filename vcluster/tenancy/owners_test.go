@@ -218,6 +218,12 @@ func TestOwnersPromoteServiceAccounts(t *testing.T) {
 	robot := e.as("system:serviceaccount:green-test:gitops-reconcile")
 	eventually(t, func() error { return createNamespace(t, robot, "green-valkey") })
 	check(t, "the promoted account", robot, answer{"create", "pods", "green-valkey", "yes"}, answer{"delete", "namespaces", "green-valkey", "yes"}, answer{"get", "pods", "kube-system", "no"})
+	// It owns this space, and none of the tenants below.
+	shared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shared", Labels: map[string]string{v1alpha1.LabelShare: v1alpha1.ShareChildren}}}
+	_, err := robot.CoreV1().ConfigMaps("green-valkey").Create(t.Context(), shared, metav1.CreateOptions{})
+	if err := forbidden(err, "no promoted ServiceAccounts"); err != nil {
+		t.Errorf("the promoted account shares an object: %v", err)
+	}
 	if err := label(alice, `{"metadata":{"labels":{"owner.berth.dev/promote":null}}}`); err != nil {
 		t.Fatal(err)
 	}

@@ -136,3 +136,27 @@ func TestPublishedObjectsAreCopied(t *testing.T) {
 		return nil
 	})
 }
+
+// P1, H8: a copy that the space's API server rejects doesn't take the place of an object of the tenant, and keeps no other copy away.
+func TestAnInvalidCopyReplacesNothing(t *testing.T) {
+	e := startEnv(t, &access.State{Space: "solar"})
+	maps := e.admin().CoreV1().ConfigMaps("default")
+	own, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "same"}, Data: map[string]string{"own": "yes"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	invalid := configMap("default", "same", "")
+	invalid["data"] = map[string]any{"no key!": "x"}
+	state := capsule()
+	state.Published = []access.Published{publish(v1alpha1.SameNamespace, invalid), publish(v1alpha1.SameNamespace, configMap("default", "valid", "one"))}
+	e.source.Set(state)
+	eventually(t, func() error {
+		_, err := maps.Get(t.Context(), "valid", metav1.GetOptions{})
+		return err
+	})
+	e.sleepAndWake(func() {})
+	still, err := e.admin().CoreV1().ConfigMaps("default").Get(t.Context(), "same", metav1.GetOptions{})
+	if err != nil || still.UID != own.UID || still.Data["own"] != "yes" {
+		t.Errorf("the object of the tenant is %v: %v", still, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -42,11 +43,11 @@ func (p *Plugin) checkShare(ctx context.Context, a admission.Attributes) error {
 	if _, ok := sharing.KindOf(a.GetResource().GroupResource()); !ok {
 		return nil // it had the label before Berth knew it
 	}
-	if !p.mayPromote(a.GetUserInfo()) {
+	if !p.mayShare(a.GetUserInfo()) {
 		if shared {
-			return fmt.Errorf("%s: the object is shared, so only owners of the tenant with the role admin can change or delete it; ask one of them", sharing.LabelField)
+			return fmt.Errorf("%s: the object is shared, so only owners of the tenant with the role admin can change or delete it, and no promoted ServiceAccounts; ask one of them", sharing.LabelField)
 		}
-		return errors.New(sharing.LabelField + ": only owners of the tenant with the role admin can share an object; ask one of them, or remove the label")
+		return errors.New(sharing.LabelField + ": only owners of the tenant with the role admin can share an object, and no promoted ServiceAccounts; ask one of them, or remove the label")
 	}
 	if !shares {
 		return nil
@@ -70,6 +71,12 @@ func (p *Plugin) checkShare(ctx context.Context, a admission.Attributes) error {
 			"in namespaces of the tenant; remove the label, or ask an admin for the profile %s", sharing.LabelField, state.Tenant, profile, v1alpha1.SpaceAdmin)
 	}
 	return nil
+}
+
+// mayShare reports whether somebody owns the tenants below as well, as far as these inherit. A ServiceAccount that was promoted owns
+// this space only.
+func (p *Plugin) mayShare(u user.Info) bool {
+	return u != nil && (isAdmin(u) || p.source.Rules().StandingOf(u, false).MayPromote())
 }
 
 // shareOf returns the value of the label, and whether the object has it.

@@ -95,12 +95,26 @@ func (k *Keeper) write(ctx context.Context, t *template, about key) (*unstructur
 		return nil, errDeleting
 	case apierrors.IsInvalid(err) && isReplaceable(about.resource):
 		// Some fields can't be changed, such as the role of a binding, or the data of an immutable ConfigMap.
+		if err := k.checkNew(ctx, t, about); err != nil {
+			return nil, err
+		}
 		if err := k.remove(ctx, about, ptr.To(current.GetUID())); err != nil {
 			return nil, err
 		}
 		return k.create(ctx, t, about)
 	}
 	return updated, err
+}
+
+// checkNew returns why an object can't be created even if there is none of its name. What there is then stays.
+func (k *Keeper) checkNew(ctx context.Context, t *template, about key) error {
+	object := t.object.DeepCopy()
+	object.SetNamespace(about.namespace)
+	_, err := k.client(about).Create(ctx, object, metav1.CreateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}})
+	if apierrors.IsAlreadyExists(err) { // that is found last
+		return nil
+	}
+	return err
 }
 
 func (k *Keeper) create(ctx context.Context, t *template, about key) (*unstructured.Unstructured, error) {
