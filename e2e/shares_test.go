@@ -179,7 +179,7 @@ func TestSharedObjectsSurviveCrashesAndSleep(t *testing.T) {
 	f.has(t, "configmap one -n web", "acme-dev", "acme-dev-eu", "acme-closed")
 	f.awaitState(t, "acme-dev-eu", "Asleep")
 	acme.apply(t, `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: web, name: two, labels: {berth.dev/share: descendants}}}`)
-	f.host.published(t, "share.acme", "space", "acme-dev-eu", "-o", "jsonpath={.spec.publications[-1:]}")
+	f.host.published(t, "share.00.acme", "space", "acme-dev-eu", "-o", "jsonpath={.spec.publications[-1:]}")
 	eventually(t, func() error {
 		return expect("the published objects", fmt.Sprint(len(strings.Fields(f.host.kubectl(t, "get", "publishedobjects", "-l", "berth.dev/shared-by=acme", "-o", "name")))), "2")
 	})

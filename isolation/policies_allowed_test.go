@@ -28,6 +28,9 @@ import (
 // for itself, passes.
 func TestThePoliciesLetSyncersWork(t *testing.T) {
 	g, ctx := startPolicedHost(t), t.Context()
+	create := func(o client.Object) error { // a conflict is over the quota, which is counted meanwhile
+		return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return g.account.Create(ctx, o) })
+	}
 	space := g.space
 	space.Pods = translate.PodsEndpoint{Address: netip.MustParseAddr("10.9.9.9"), APIPort: 7444, DNSPort: 7453}
 	var many []networkingv1.NetworkPolicyPeer
@@ -43,8 +46,7 @@ func TestThePoliciesLetSyncersWork(t *testing.T) {
 	} {
 		virtual := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "u"}, Spec: spec}
 		host, _ := space.NetworkPolicy(virtual, []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "default"}}})
-		// A conflict is over the quota, which is counted meanwhile.
-		if err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return g.account.Create(ctx, host) }); err != nil {
+		if err := create(host); err != nil {
 			t.Errorf("a policy for %s: %v", name, err)
 		}
 		host.Annotations[translate.Domain+"/changed"] = "yes"
@@ -55,11 +57,11 @@ func TestThePoliciesLetSyncersWork(t *testing.T) {
 			t.Errorf("the end of a policy for %s: %v", name, err)
 		}
 	}
-	if err := g.account.Create(ctx, space.DNSService()); err != nil {
+	if err := create(space.DNSService()); err != nil {
 		t.Errorf("the nameserver: %v", err)
 	}
 	for _, slice := range space.PodsEndpoints() {
-		if err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return g.account.Create(ctx, slice) }); err != nil {
+		if err := create(slice); err != nil {
 			t.Errorf("the way to Berth: %v", err)
 		}
 		if err := g.account.Delete(ctx, &discoveryv1.EndpointSlice{ObjectMeta: slice.ObjectMeta}); err != nil {
@@ -75,20 +77,20 @@ func TestThePoliciesLetSyncersWork(t *testing.T) {
 			t.Errorf("an answer to a readiness gate, %s: %v", patch, err)
 		}
 	}
-	if err := g.account.Create(ctx, pod.ToHost(space, fullPod(), pod.Surroundings{})); err != nil {
+	if err := create(pod.ToHost(space, fullPod(), pod.Surroundings{})); err != nil {
 		t.Errorf("a pod that asks for all that it may: %v", err)
 	}
 	// The host adds the class's node selector and tolerations.
 	classed := hostPod("mine--default--classed")
 	classed.Spec.RuntimeClassName = ptr.To("sandboxed")
-	if err := g.account.Create(ctx, classed); err != nil || classed.Spec.NodeSelector["runtime"] != "sandboxed" {
+	if err := create(classed); err != nil || classed.Spec.NodeSelector["runtime"] != "sandboxed" {
 		t.Errorf("a pod of a runtime class, with %v: %v", classed.Spec.NodeSelector, err)
 	}
 	// A claim without a class gets the host's default one.
 	plain := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain", UID: "u"}, Spec: claim("", func(c *corev1.PersistentVolumeClaimSpec) {
 		c.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "data"}
 	}).Spec}
-	if err := g.account.Create(ctx, space.Claim(plain)); err != nil {
+	if err := create(space.Claim(plain)); err != nil {
 		t.Errorf("a claim that copies another: %v", err)
 	}
 	service := space.Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lb", UID: "u"}, Spec: corev1.ServiceSpec{
@@ -108,7 +110,7 @@ func TestThePoliciesLetSyncersWork(t *testing.T) {
 	}
 	hand := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hand", UID: "u"}, Spec: corev1.ServiceSpec{Ports: ports(1)}}
 	hosts := space.Service(hand)
-	if err := g.account.Create(ctx, hosts); err != nil {
+	if err := create(hosts); err != nil {
 		t.Errorf("a service without a selector: %v", err)
 	}
 	hand.Spec.Type = corev1.ServiceTypeNodePort
@@ -129,7 +131,7 @@ func TestThePoliciesLetSyncersWork(t *testing.T) {
 		claim("mine--default--data", func(*corev1.PersistentVolumeClaimSpec) {}): func() {},
 	} {
 		if _, there := o.(*corev1.PersistentVolumeClaim); !there {
-			if err := g.account.Create(ctx, o); err != nil {
+			if err := create(o); err != nil {
 				t.Errorf("%s: %v", o.GetName(), err)
 			}
 		}
