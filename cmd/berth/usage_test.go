@@ -78,7 +78,7 @@ used-dev,limits.cpu,4,8,50,0
 		"--all-tenants prints the usage of all tenants; don't name some": {"-T", "used"},
 		"--selector=a=b: selects among all tenants; don't name some":     {"-l", "a=b", "used"},
 		"--output=xml: must be one of table, wide, name, csv,":           {"-o", "xml"},
-		"--output=jsonpath={[: ": {"-o", "jsonpath={["},
+		"--output=jsonpath={[: ":                                         {"-o", "jsonpath={["},
 		`User "jane" cannot list resource "tenants"`:                     {"--as", "jane", "--as-group", "devs"},
 	} {
 		if out, _, err := berth(t, append([]string{"usage"}, args...)...); err == nil || !strings.Contains(err.Error(), says) || out != "" {

@@ -81,7 +81,7 @@ func printerOf(format string, noHeaders bool) (printer, error) {
 	case formatYAML:
 		return printYAML, nil
 	default:
-		return nil, fmt.Errorf("--output=%s: must be one of %s...", format, strings.Join(formats(), ", "))
+		return nil, fmt.Errorf("--output=%s: must be one of %s, and a template after the last one", format, strings.Join(formats(), ", "))
 	}
 }
 
