@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // berth is a data directory with a `berth up` that runs on it.
@@ -26,6 +27,11 @@ func newBerth(dir string) *berth { return &berth{dir: dir} }
 func start(t *testing.T, args ...string) *berth {
 	t.Helper()
 	b := newBerth(filepath.Join(t.TempDir(), "data"))
+	t.Cleanup(func() { // processes of dedicated spaces end, and write, a moment after the one that was killed
+		for i := 0; os.RemoveAll(b.dir) != nil && i < 200; time.Sleep(interval) {
+			i++
+		}
+	})
 	t.Cleanup(b.end)
 	b.logIfFailed(t)
 	b.up(t, args...)
