@@ -33,9 +33,11 @@ import (
 const (
 	// resource is that of the keys in the queue.
 	resource = "sharedobjects"
-	// bytesPerSecond limits writes after a burst of as much as a space may share: each becomes a version in the host's store, twice, and
-	// reaches all spaces below. A small object counts as leastBytes.
-	bytesPerSecond, leastBytes = 16 << 10, 4 << 10
+	// BytesPerSecond limits writes after a burst of as much as a space may share: each becomes a version in the host's store, twice, and
+	// reaches all spaces below.
+	BytesPerSecond = 16 << 10
+	// leastBytes is what a smaller object counts as.
+	leastBytes = 4 << 10
 	// page is how many are read from the host at once.
 	page = 16
 	// writePause is when to try again what came too soon.
@@ -67,7 +69,7 @@ type written struct {
 
 // Declare has an engine share what the source finds. The client acts as the space's account.
 func Declare(e *engine.Engine, host client.Client, source sharing.Source) {
-	s := &Syncer{Engine: e, host: host, source: source, pace: rate.NewLimiter(bytesPerSecond, sharing.MaxBytes)}
+	s := &Syncer{Engine: e, host: host, source: source, pace: rate.NewLimiter(BytesPerSecond, sharing.MaxBytes)}
 	e.Work[resource] = s.process
 	e.Sources.Add(func(q *engine.Queue) (func(), func() bool, error) {
 		all := func() { q.Add(engine.Key{Resource: resource}) }
