@@ -67,8 +67,8 @@ func TestServiceAccountsOfTheHostAreSubjectsOfTheirOwn(t *testing.T) {
 			t.Errorf("%s: others count", reason)
 		}
 	}
-	shown := access.NewRules(&access.State{Space: "solar", Access: v1alpha1.Access{Owners: []v1alpha1.Owner{host}}}).RoleBindings(nil)
-	if want := (rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: robot.Name}); len(shown) != 2 || shown[0].Subjects[0] != want {
-		t.Errorf("the role bindings are %v", shown)
+	bindings := access.NewRules(&access.State{Space: "solar", Access: v1alpha1.Access{Owners: []v1alpha1.Owner{host}}}).RoleBindings(nil)
+	if want := (rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: robot.Name}); len(bindings) != 2 || bindings[0].Subjects[0] != want {
+		t.Errorf("the role bindings are %v", bindings)
 	}
 }

@@ -169,7 +169,7 @@ func (t *tenantTree) each(f func(i int) error) error {
 	return group.Wait()
 }
 
-// change gives the root another owner, and returns the seconds until a watch has shown the space of each tenant with that owner.
+// change gives the root another owner, and returns the seconds until a watch has reported the space of each tenant with that owner.
 func (t *tenantTree) change(ctx context.Context, owner string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, tenantsTime)
 	defer cancel()

@@ -167,7 +167,10 @@ func (s *Syncer) share(ctx context.Context, name sharing.Name) (time.Duration, e
 	if err != nil {
 		return 0, fmt.Errorf("share %s: %w", name, err)
 	}
-	source := example.(client.Object) //nolint:forcetypeassert // all of the kinds are
+	source, ok := example.(client.Object)
+	if !ok {
+		return 0, fmt.Errorf("share %s: %s has no metadata", name, kind.Kind)
+	}
 	err = s.VirtualAPI.Get(ctx, name.NamespacedName, source)
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("read %s: %w", name, err)

@@ -36,8 +36,8 @@ const (
 	// firstFailures is how many passes may fail before a space serves requests without all objects. A definition that was just made
 	// fails the first pass, because its kind is not served yet.
 	firstFailures = 3
-	// maxKept is the maximum number of objects that are kept in a space. Role bindings, of which owners can cause many, leave room for
-	// policies: without them, no pod is admitted.
+	// maxKept is the maximum number of objects that are kept in a space. Owners can cause many role bindings. These may take three
+	// quarters, so that policies can always be written: without them, no pod is admitted.
 	maxKept           = 20_000
 	maxKeptForBinding = maxKept * 3 / 4
 	// knownBytes is about what the keeper remembers of one.
