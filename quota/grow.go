@@ -55,7 +55,7 @@ type Request struct {
 // Grow gives a space a share that is enough for what it has and needs more, and makes sure that the host enforces the share. It returns
 // what the host enforces. If a quota doesn't allow that, the error wraps [Exceeded], and the share is at least what it was.
 func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error) {
-	unlock, err := l.trees.lock(ctx, l.store, r.Tenant)
+	unlock, err := l.lock(ctx, r.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +79,7 @@ func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error)
 	if err == nil {
 		l.gates.Raise(r.Space, hard)
 	}
-	if failure == nil {
-		l.Freed(r.Tenant, r.Space) // of what it has got, it may leave some
-	}
+	l.Freed(r.Tenant, r.Space) // of what it has got, or those above, it may leave some
 	return hard, errors.Join(failure, err)
 }
 
@@ -133,7 +131,7 @@ type change struct {
 // it may reclaim, takes what other holders have and don't use.
 func (l *Ledgers) raise(ctx context.Context, tenant string, h Holder, c change, reclaim bool) error {
 	for range maxTries {
-		ledger, err := l.store.Ledger(ctx, tenant)
+		ledger, err := l.ledger(ctx, tenant)
 		if err != nil {
 			return err
 		}
@@ -271,7 +269,7 @@ func filled(a, names Amounts) Amounts {
 // update changes a ledger, unless change reports that there is nothing to change.
 func (l *Ledgers) update(ctx context.Context, tenant string, change func(*Ledger) bool) error {
 	for range maxTries {
-		ledger, err := l.store.Ledger(ctx, tenant)
+		ledger, err := l.ledger(ctx, tenant)
 		if err != nil {
 			return err
 		}
@@ -287,7 +285,7 @@ func (l *Ledgers) update(ctx context.Context, tenant string, change func(*Ledger
 
 // Remove frees the share of a space or tenant that doesn't exist any more, and has nothing on the host.
 func (l *Ledgers) Remove(ctx context.Context, tenant string, h Holder) error {
-	unlock, err := l.trees.lock(ctx, l.store, tenant)
+	unlock, err := l.lock(ctx, tenant)
 	if err == nil {
 		defer unlock()
 		err = l.update(ctx, tenant, func(ledger *Ledger) bool {

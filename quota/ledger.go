@@ -44,6 +44,8 @@ type Ledger struct {
 	Shares map[Holder]Share
 	// Version is the store's, of this ledger.
 	Version string
+
+	object *v1alpha1.QuotaLedger // of a [Host]
 }
 
 // Share is the share of one holder.

@@ -244,6 +244,13 @@ func settled(t *testing.T, w *world, s *schedule, nodes []*node) {
 	for _, n := range nodes {
 		n.restart()
 	}
+	s.active = 1
+	for _, space := range slices.Sorted(maps.Keys(w.spaces)) { // as after each change of a limit
+		if err := nodes[0].own.Trim(t.Context(), w.spaces[space].tenant); err != nil {
+			t.Error(err)
+		}
+	}
+	s.active = 0
 	for range 40 {
 		n := nodes[s.random.IntN(len(nodes))]
 		space := n.spaces[s.random.IntN(len(n.spaces))]
@@ -254,6 +261,9 @@ func settled(t *testing.T, w *world, s *schedule, nodes []*node) {
 		s.active = 1
 		created, err := n.create(t.Context(), space, uses)
 		s.active = 0
+		for _, other := range nodes { // which look again after some seconds
+			other.own.Freed(w.spaces[space].tenant, space)
+		}
 		if err != nil && !quota.IsExceeded(err) {
 			t.Errorf("create in %s: %v", space, err)
 			return
@@ -261,9 +271,6 @@ func settled(t *testing.T, w *world, s *schedule, nodes []*node) {
 		if created != fits {
 			t.Errorf("create in %s: created %v, but it fits: %v; %v", space, created, fits, err)
 			return
-		}
-		for _, other := range nodes { // as the events of the host tell
-			other.own.Freed(w.spaces[space].tenant, space)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 // reclaim takes from the holders of a ledger, except one, what they have and don't use, until it has freed so much. It reports whether it
 // has freed anything.
 func (l *Ledgers) reclaim(ctx context.Context, tenant string, except Holder, lacks Amounts) (freed bool, err error) {
-	ledger, err := l.store.Ledger(ctx, tenant)
+	ledger, err := l.ledger(ctx, tenant)
 	if err != nil {
 		return false, err
 	}
@@ -48,7 +48,7 @@ func (l *Ledgers) take(ctx context.Context, tenant string, h Holder, most Amount
 		if err != nil {
 			return nil, err
 		}
-		ledger, err := l.store.Ledger(ctx, tenant)
+		ledger, err := l.ledger(ctx, tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -80,10 +80,11 @@ func (l *Ledgers) take(ctx context.Context, tenant string, h Holder, most Amount
 				return nil, err
 			}
 		}
+		l.idle.forget(h) // it may keep some
 		if _, err := l.settle(ctx, tenant, h, nil); err != nil {
 			return nil, err
 		}
-		after, err := l.store.Ledger(ctx, tenant)
+		after, err := l.ledger(ctx, tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -124,13 +125,13 @@ func lowered(reserved, spare, most Amounts) Amounts {
 
 // Trim takes back what is reserved beyond a limit that was lowered, as far as it isn't used, for a tenant and the tenants above.
 func (l *Ledgers) Trim(ctx context.Context, tenant string) error {
-	unlock, err := l.trees.lock(ctx, l.store, tenant)
+	unlock, err := l.lock(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	for tenant != "" {
-		ledger, err := l.store.Ledger(ctx, tenant)
+		ledger, err := l.ledger(ctx, tenant)
 		if err != nil {
 			return err
 		}
@@ -152,8 +153,13 @@ func (l *Ledgers) Freed(tenant, space string) {
 			return
 		}
 		l.idle.forget(Tenant(tenant))
-		tenant = l.trees.parent(tenant)
+		parent, known := l.trees.parent(tenant)
+		if !known {
+			break
+		}
+		tenant = parent
 	}
+	l.idle.forgetAll()
 }
 
 // idleTime is how long nobody looks again whether a holder has something that it doesn't use, unless [Ledgers.Freed] tells so.
@@ -199,6 +205,12 @@ func (i *idleShares) hasNone(h Holder, of Amounts) bool {
 	defer i.mu.Unlock()
 	noted, known := i.none[h]
 	return known && !noted.until.Before(i.clock.Now()) && len(only(of, noted.of)) == len(of)
+}
+
+func (i *idleShares) forgetAll() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.none = nil
 }
 
 func (i *idleShares) forget(h Holder) {

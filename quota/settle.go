@@ -23,7 +23,7 @@ type account struct {
 // said before then meets a conflict.
 func (l *Ledgers) account(ctx context.Context, h Holder) (*account, error) {
 	if h.isTenant() {
-		ledger, err := l.store.Ledger(ctx, h.Name)
+		ledger, err := l.ledger(ctx, h.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func (l *Ledgers) settle(ctx context.Context, tenant string, h Holder, ceiling A
 }
 
 func (l *Ledgers) settleOnce(ctx context.Context, tenant string, h Holder, a *account, ceiling Amounts) (Amounts, error) {
-	ledger, err := l.store.Ledger(ctx, tenant)
+	ledger, err := l.ledger(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

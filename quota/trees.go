@@ -20,18 +20,26 @@ type trees struct {
 	locks   map[string]chan struct{}
 }
 
+// ledger reads the ledger of a tenant.
+func (l *Ledgers) ledger(ctx context.Context, tenant string) (*Ledger, error) {
+	ledger, err := l.store.Ledger(ctx, tenant)
+	if err == nil {
+		l.trees.set(tenant, ledger.Parent)
+	}
+	return ledger, err
+}
+
 // lock waits until nobody else in this process changes the ledgers of a tenant's tree.
-func (t *trees) lock(ctx context.Context, store Store, tenant string) (unlock func(), err error) {
+func (l *Ledgers) lock(ctx context.Context, tenant string) (unlock func(), err error) {
 	root := tenant
 	for depth := 0; ; depth++ {
-		parent, known := t.known(root)
+		parent, known := l.trees.parent(root)
 		if !known {
-			ledger, err := store.Ledger(ctx, root)
+			ledger, err := l.ledger(ctx, root)
 			if err != nil {
 				return nil, err
 			}
 			parent = ledger.Parent
-			t.set(root, parent)
 		}
 		if parent == "" {
 			break
@@ -41,7 +49,7 @@ func (t *trees) lock(ctx context.Context, store Store, tenant string) (unlock fu
 		}
 		root = parent
 	}
-	lock := t.lockOf(root)
+	lock := l.trees.lockOf(root)
 	select {
 	case lock <- struct{}{}:
 		return func() { <-lock }, nil
@@ -50,16 +58,12 @@ func (t *trees) lock(ctx context.Context, store Store, tenant string) (unlock fu
 	}
 }
 
-func (t *trees) known(tenant string) (parent string, known bool) {
+// parent returns the parent of a tenant, if its ledger was read before.
+func (t *trees) parent(tenant string) (parent string, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	parent, known = t.parents[tenant]
 	return parent, known
-}
-
-func (t *trees) parent(tenant string) string {
-	parent, _ := t.known(tenant)
-	return parent
 }
 
 func (t *trees) set(tenant, parent string) {

@@ -70,6 +70,11 @@ type QuotaLedgerStatus struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=200
 	Allotted map[corev1.ResourceName]resource.Quantity `json:"allotted,omitempty"`
+	// mark is that of the parent's share the last time that allotted was lowered.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Mark string `json:"mark,omitempty"`
 	// shares are those of the tenant's spaces and of the tenants directly below.
 	// +optional
 	// +listType=map
@@ -94,11 +99,17 @@ type QuotaShare struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=200
 	Reserved map[corev1.ResourceName]resource.Quantity `json:"reserved,omitempty"`
-	// lowering is what the share is being lowered to. If it is not set, the share is not being lowered.
+	// lowering is what the share is being lowered to. If it is not set, the share is not being lowered. Less is reserved once the
+	// space or the tenant has less, and the mark.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=200
 	Lowering map[corev1.ResourceName]resource.Quantity `json:"lowering,omitempty"`
+	// mark tells this lowering from others.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Mark string `json:"mark,omitempty"`
 }
 
 // QuotaHolderKind is the kind of who has a share of a quota.

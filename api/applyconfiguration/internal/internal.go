@@ -495,6 +495,9 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: mark
+      type:
+        scalar: string
     - name: shares
       type:
         list:
@@ -515,6 +518,9 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: mark
+      type:
+        scalar: string
     - name: name
       type:
         scalar: string

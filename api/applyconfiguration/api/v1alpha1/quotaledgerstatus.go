@@ -17,6 +17,8 @@ import (
 type QuotaLedgerStatusApplyConfiguration struct {
 	// allotted is what the ledger of the parent grants this tenant. It is never more than that ledger has reserved.
 	Allotted map[v1.ResourceName]resource.Quantity `json:"allotted,omitempty"`
+	// mark is that of the parent's share the last time that allotted was lowered.
+	Mark *string `json:"mark,omitempty"`
 	// shares are those of the tenant's spaces and of the tenants directly below.
 	Shares []QuotaShareApplyConfiguration `json:"shares,omitempty"`
 }
@@ -38,6 +40,14 @@ func (b *QuotaLedgerStatusApplyConfiguration) WithAllotted(entries map[v1.Resour
 	for k, v := range entries {
 		b.Allotted[k] = v
 	}
+	return b
+}
+
+// WithMark sets the Mark field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mark field is set to the value of the last call.
+func (b *QuotaLedgerStatusApplyConfiguration) WithMark(value string) *QuotaLedgerStatusApplyConfiguration {
+	b.Mark = &value
 	return b
 }
 

@@ -22,8 +22,11 @@ type QuotaShareApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// reserved is what nobody else can have. The sum of all shares is never more than the quota.
 	Reserved map[v1.ResourceName]resource.Quantity `json:"reserved,omitempty"`
-	// lowering is what the share is being lowered to. If it is not set, the share is not being lowered.
+	// lowering is what the share is being lowered to. If it is not set, the share is not being lowered. Less is reserved once the
+	// space or the tenant has less, and the mark.
 	Lowering map[v1.ResourceName]resource.Quantity `json:"lowering,omitempty"`
+	// mark tells this lowering from others.
+	Mark *string `json:"mark,omitempty"`
 }
 
 // QuotaShareApplyConfiguration constructs a declarative configuration of the QuotaShare type for use with
@@ -73,5 +76,13 @@ func (b *QuotaShareApplyConfiguration) WithLowering(entries map[v1.ResourceName]
 	for k, v := range entries {
 		b.Lowering[k] = v
 	}
+	return b
+}
+
+// WithMark sets the Mark field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Mark field is set to the value of the last call.
+func (b *QuotaShareApplyConfiguration) WithMark(value string) *QuotaShareApplyConfiguration {
+	b.Mark = &value
 	return b
 }
