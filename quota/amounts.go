@@ -26,8 +26,8 @@ func total(all ...Amounts) Amounts {
 	return sum
 }
 
-// over returns how much a is more than b, without resources of which it isn't.
-func over(a, b Amounts) Amounts {
+// Over returns how much a is more than b, without resources of which it isn't.
+func Over(a, b Amounts) Amounts {
 	more := Amounts{}
 	for name, amount := range a {
 		if amount.Cmp(b[name]) > 0 {

@@ -28,6 +28,8 @@ type Gate struct {
 	ask   Ask
 	clock clock.PassiveClock
 	turn  chan struct{} // held by whoever asks
+	// counted are closed when seen has all objects of the space.
+	counted []<-chan struct{}
 
 	mu       sync.Mutex
 	hard     Amounts // nil until it is known
@@ -60,11 +62,21 @@ func NewGate(ask Ask, clock clock.PassiveClock) *Gate {
 	return &Gate{ask: ask, clock: clock, turn: make(chan struct{}, 1), seen: Amounts{}, admitted: map[string][]*Admitted{}}
 }
 
+// CountedAfter has the gate admit nothing until these channels are closed. It must be called before the first Admit.
+func (g *Gate) CountedAfter(counted ...<-chan struct{}) { g.counted = append(g.counted, counted...) }
+
 // Admit admits an object that uses more than before. Done must be called with whether it was written. The error wraps [Exceeded] if a
 // quota doesn't allow it. Nothing is to be done for an object that uses nothing.
 func (g *Gate) Admit(ctx context.Context, key string, more Amounts) (*Admitted, error) {
 	if more = withoutZeros(more); more == nil {
 		return nil, nil
+	}
+	for _, counted := range g.counted {
+		select {
+		case <-counted:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait until the objects of the space are counted: %w", context.Cause(ctx))
+		}
 	}
 	if admitted, _ := g.admit(key, more); admitted != nil {
 		return admitted, nil
@@ -101,7 +113,7 @@ func (g *Gate) admit(key string, more Amounts) (*Admitted, Amounts) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	used := g.used()
-	if g.hard == nil || len(over(only(total(used, more), only(more, g.hard)), g.hard)) > 0 {
+	if g.hard == nil || len(Over(only(total(used, more), only(more, g.hard)), g.hard)) > 0 {
 		return nil, used
 	}
 	one := &Admitted{gate: g, key: key, more: more, until: g.clock.Now().Add(seenWithin)}
@@ -154,7 +166,7 @@ func (g *Gate) Saw(key string, before, after Amounts) {
 		g.drop(key, waiting[0])
 	}
 	g.seen = utilquota.SubtractWithNonNegativeResult(utilquota.Add(g.seen, after), before)
-	if len(over(before, after)) > 0 {
+	if len(Over(before, after)) > 0 {
 		g.refusal = refusal{}
 	}
 }
@@ -205,7 +217,7 @@ func (g *Gate) refused(more Amounts) error {
 		return nil
 	}
 	lacks := last.err.Limited
-	if len(over(only(last.more, lacks), more)) > 0 || len(only(more, lacks)) == 0 {
+	if len(Over(only(last.more, lacks), more)) > 0 || len(only(more, lacks)) == 0 {
 		return nil // it wants less
 	}
 	again := *last.err

@@ -61,7 +61,7 @@ func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error)
 	}
 	defer unlock()
 	need := total(r.Has, r.More)
-	if past := over(only(need, r.Ceiling), r.Ceiling); len(past) > 0 {
+	if past := Over(only(need, r.Ceiling), r.Ceiling); len(past) > 0 {
 		return nil, &Exceeded{Tenant: r.Tenant, Space: r.Space, Requested: only(r.More, past), Used: only(r.Has, past), Limited: only(r.Ceiling, past)}
 	}
 	if err := l.fit(ctx, &r); err != nil {
@@ -137,7 +137,7 @@ func (l *Ledgers) raise(ctx context.Context, tenant string, h Holder, c change, 
 		}
 		share := ledger.Shares[h]
 		to := ledger.limited(c.to, c.most)
-		more := over(to, share.Reserved)
+		more := Over(to, share.Reserved)
 		lacks := ledger.lacks(more)
 		if len(lacks) == 0 {
 			if !ledger.reserve(h, to, more, c.most) {
@@ -167,7 +167,7 @@ func (l *Ledgers) obtain(ctx context.Context, ledger *Ledger, h Holder, lacks, m
 		has: total(utilquota.SubtractWithNonNegativeResult(reserved, ledger.Shares[h].Reserved), c.has), more: c.more,
 	}
 	ask := func(reclaim bool) error { return l.raiseTenant(ctx, ledger, above, reclaim) }
-	asks := ledger.Parent != "" && len(over(above.to, ledger.Allotted)) > 0
+	asks := ledger.Parent != "" && len(Over(above.to, ledger.Allotted)) > 0
 	if asks {
 		if err := ask(false); err == nil || !IsExceeded(err) {
 			return err == nil, err
@@ -205,7 +205,7 @@ func (l *Ledger) limited(amounts, most Amounts) Amounts {
 func (l *Ledger) reserve(h Holder, to, more, most Amounts) bool {
 	share := l.Shares[h]
 	reserved, lowering, changed := total(share.Reserved), maps.Clone(share.Lowering), false
-	left := over(l.capacity(), l.reserved())
+	left := Over(l.capacity(), l.reserved())
 	for name, amount := range to {
 		if lowered, is := lowering[name]; is && lowered.Cmp(amount) < 0 {
 			delete(lowering, name)

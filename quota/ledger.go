@@ -89,7 +89,7 @@ func (l *Ledger) capacity() Amounts {
 // lacks returns how much is missing so that more can be reserved.
 func (l *Ledger) lacks(more Amounts) Amounts {
 	capacity, reserved := l.capacity(), l.reserved()
-	return only(over(only(total(reserved, more), more), capacity), capacity)
+	return only(Over(only(total(reserved, more), more), capacity), capacity)
 }
 
 // holders returns all holders in a stable order.

@@ -30,7 +30,7 @@ func (l *Ledgers) reclaim(ctx context.Context, tenant string, except Holder, lac
 			return freed, err
 		}
 		freed = freed || len(taken) > 0
-		if lacks = over(lacks, taken); len(lacks) == 0 {
+		if lacks = Over(lacks, taken); len(lacks) == 0 {
 			break
 		}
 	}
@@ -58,7 +58,7 @@ func (l *Ledgers) take(ctx context.Context, tenant string, h Holder, most Amount
 		}
 		if len(share.Lowering) == 0 {
 			spare := l.spare(h, a, share, most)
-			if missing := over(only(most, share.Reserved), spare); h.isTenant() && len(missing) > 0 {
+			if missing := Over(only(most, share.Reserved), spare); h.isTenant() && len(missing) > 0 {
 				freed, err := l.reclaim(ctx, h.Name, Holder{}, missing)
 				if err != nil {
 					return nil, err
@@ -88,7 +88,7 @@ func (l *Ledgers) take(ctx context.Context, tenant string, h Holder, most Amount
 		if err != nil {
 			return nil, err
 		}
-		if taken := only(over(share.Reserved, after.Shares[h].Reserved), most); len(taken) > 0 {
+		if taken := only(Over(share.Reserved, after.Shares[h].Reserved), most); len(taken) > 0 {
 			return taken, nil
 		}
 		// It has come to use it meanwhile.
@@ -104,7 +104,7 @@ func (l *Ledgers) spare(h Holder, a *account, share Share, of Amounts) Amounts {
 			used = utilquota.Max(used, held)
 		}
 	}
-	return over(only(share.Reserved, of), used)
+	return Over(only(share.Reserved, of), used)
 }
 
 // lowered is what shares are lowered to.
@@ -135,7 +135,7 @@ func (l *Ledgers) Trim(ctx context.Context, tenant string) error {
 		if err != nil {
 			return err
 		}
-		if excess := over(only(ledger.reserved(), ledger.Limit), ledger.Limit); len(excess) > 0 {
+		if excess := Over(only(ledger.reserved(), ledger.Limit), ledger.Limit); len(excess) > 0 {
 			if _, err := l.reclaim(ctx, tenant, Holder{}, excess); err != nil {
 				return err
 			}

@@ -113,7 +113,7 @@ func (l *Ledgers) wanted(h Holder, a *account, ledger *Ledger, share Share, ceil
 			}
 		}
 	}
-	lowered := over(a.has, want)
+	lowered := Over(a.has, want)
 	if len(lowered) == 0 {
 		return want
 	}
