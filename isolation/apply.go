@@ -99,9 +99,16 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 		return apply(again)
 	}
+	settings := set(options)
 	for _, o := range Objects(space, quota, options...) {
 		switch o := o.(type) {
 		case *corev1.ResourceQuota:
+			if settings.place != nil {
+				if err := settings.place(ctx); err != nil {
+					return err
+				}
+				continue
+			}
 			if quota != nil {
 				break
 			}
@@ -124,8 +131,7 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			return err
 		}
 	}
-	o := set(options)
-	for _, right := range slices.Concat(classRights(space, ns, o), dedicatedObjects(space, ns, o)) {
+	for _, right := range slices.Concat(classRights(space, ns, settings), dedicatedObjects(space, ns, settings)) {
 		if err := bind(right); err != nil {
 			return err
 		}

@@ -36,6 +36,7 @@ type Gate struct {
 	seen     Amounts // what the objects of the space use
 	admitted map[string][]*Admitted
 	refusal  refusal
+	closed   bool
 }
 
 // Ask asks for a share that is enough for what a space has and needs more. When it returns without an error, [Gate.Raise] was called with
@@ -185,10 +186,21 @@ func (g *Gate) Forget() {
 	g.hard = nil
 }
 
-// Lower has the space use no more of some resources, as far as it doesn't yet, and returns what it uses of all.
+// Close is called when the space stops. What its objects use from then on isn't known.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// Lower has the space use no more of some resources, as far as it doesn't yet, and returns what it uses of all. It returns nil once the
+// gate is closed.
 func (g *Gate) Lower(to Amounts) Amounts {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
 	used := g.used()
 	for name, amount := range to {
 		if hard, limited := g.hard[name]; limited && hard.Cmp(amount) > 0 {

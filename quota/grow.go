@@ -50,6 +50,8 @@ type Request struct {
 	Ceiling Amounts
 	// Has is what the space uses, or may use in a moment. More is what it needs in addition.
 	Has, More Amounts
+	// OnHost says that the space has at least what the host counts.
+	OnHost bool
 }
 
 // Grow gives a space a share that is enough for what it has and needs more, and makes sure that the host enforces the share. It returns
@@ -60,6 +62,14 @@ func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error)
 		return nil, err
 	}
 	defer unlock()
+	if r.OnHost {
+		switch counted, err := l.store.SpaceQuota(ctx, r.Space); {
+		case err == nil:
+			r.Has = utilquota.Max(r.Has, counted.Used)
+		case !errors.Is(err, ErrNotFound):
+			return nil, err
+		}
+	}
 	need := total(r.Has, r.More)
 	if past := Over(only(need, r.Ceiling), r.Ceiling); len(past) > 0 {
 		return nil, &Exceeded{Tenant: r.Tenant, Space: r.Space, Requested: only(r.More, past), Used: only(r.Has, past), Limited: only(r.Ceiling, past)}

@@ -65,6 +65,19 @@ func (l *Ledgers) settle(ctx context.Context, tenant string, h Holder, ceiling A
 	return nil, fmt.Errorf("give %s %s what the quota ledger of tenant %s grants: %w: others change it all the time", h.Kind, h.Name, tenant, ErrConflict)
 }
 
+// Settle makes sure that the host enforces the share of a space, if it has one, and that the ledger reserves no more than that.
+func (l *Ledgers) Settle(ctx context.Context, tenant, space string) error {
+	unlock, err := l.lock(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err = l.settle(ctx, tenant, Space(space), nil); errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 func (l *Ledgers) settleOnce(ctx context.Context, tenant string, h Holder, a *account, ceiling Amounts) (Amounts, error) {
 	ledger, err := l.ledger(ctx, tenant)
 	if err != nil {

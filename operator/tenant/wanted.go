@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -24,12 +23,6 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 		return nil, err
 	}
 	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space)}
-	want.Quota = maps.Clone(one.config.Spec.TenantDefaults.Quota)
-	if want.Quota == nil {
-		want.Quota = map[corev1.ResourceName]resourceQuantity{}
-	}
-	maps.Copy(want.Quota, one.tenant.Spec.Quota)
-	maps.DeleteFunc(want.Quota, func(name corev1.ResourceName, _ resourceQuantity) bool { return others("spec", "quota", string(name)) })
 	for _, limit := range one.tenant.Spec.LimitRange {
 		if !others("spec", "limitRange", fieldpath.KeyByFields("type", string(limit.Type))) {
 			want.LimitRange = append(want.LimitRange, limit)
