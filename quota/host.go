@@ -161,6 +161,8 @@ func failure(err error, doing string) error {
 		return fmt.Errorf("%s: %w", doing, errors.Join(ErrNotFound, err))
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("%s: %w", doing, errors.Join(ErrConflict, err))
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: %w", doing, errors.Join(ErrForbidden, err))
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}

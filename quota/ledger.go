@@ -19,6 +19,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict is returned by a write of what somebody else has changed since it was read.
 	ErrConflict = errors.New("conflict")
+	// ErrForbidden is returned by a write that is up to another platform. That finishes what a ledger says.
+	ErrForbidden = errors.New("forbidden")
 )
 
 // Holder is who has a share of a quota.

@@ -81,7 +81,10 @@ func (l *Ledgers) take(ctx context.Context, tenant string, h Holder, most Amount
 			}
 		}
 		l.idle.forget(h) // it may keep some
-		if _, err := l.settle(ctx, tenant, h, nil); err != nil {
+		if _, err := l.settle(ctx, tenant, h, nil); errors.Is(err, ErrForbidden) {
+			l.idle.note(h, most)
+			return nil, nil
+		} else if err != nil {
 			return nil, err
 		}
 		after, err := l.ledger(ctx, tenant)
