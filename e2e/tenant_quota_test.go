@@ -66,7 +66,9 @@ func TestQuotasHoldDownTheTree(t *testing.T) {
 	}
 
 	a.kubectl(t, "scale", "deployment", "web", fmt.Sprintf("--replicas=%d", first-1))
-	eventually(t, func() error { return expect("pods of the second space", fmt.Sprint(inSpace(c)), fmt.Sprint(min(6, second+1))) })
+	eventually(t, func() error {
+		return expect("pods of the second space", fmt.Sprint(inSpace(c)), fmt.Sprint(min(6, second+1)))
+	})
 	all(first - 1 + min(6, second+1))
 
 	b.crash(t)
