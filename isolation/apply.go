@@ -99,7 +99,11 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 		return apply(again)
 	}
-	for _, o := range Objects(space, quota, options...) {
+	allowed, err := alreadyCounted(ctx, host, space)
+	if err != nil {
+		return err
+	}
+	for _, o := range Objects(allowed, quota, options...) {
 		switch o := o.(type) {
 		case *corev1.ResourceQuota:
 			if quota != nil {
@@ -125,6 +129,14 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 	}
 	o := set(options)
+	if len(allowed.Settings.Counted.Resources) < len(space.Settings.Counted.Resources) {
+		if err := awaitCounted(ctx, host, space); err != nil {
+			return err
+		}
+		if err := apply(namespace(space, o)); err != nil {
+			return err
+		}
+	}
 	for _, right := range slices.Concat(classRights(space, ns, o), dedicatedObjects(space, ns, o)) {
 		if err := bind(right); err != nil {
 			return err

@@ -106,6 +106,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	for key, list := range map[string][]string{
 		translate.AnnotationPlacement: {o.where.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
 		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
+		hostpolicy.AnnotationPodResources: names(space.Settings.Counted.Resources),
 	} {
 		if said := strings.Join(list, ","); said != "" {
 			ns.Annotations[key] = said
@@ -114,6 +115,13 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	ns.Labels[podsecurity.EnforceLevelLabel] = string(cmp.Or(space.Settings.PodSecurity.Level, translate.PodSecurityLevel))
 	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
 	return ns
+}
+
+func names(of []corev1.ResourceName) (out []string) {
+	for _, name := range of {
+		out = append(out, string(name))
+	}
+	return out
 }
 
 // limits returns a LimitRange with defaults for containers that request nothing, because the quota counts only what is

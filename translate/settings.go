@@ -25,6 +25,8 @@ type Settings struct {
 	Domains []string
 	// DefaultLimits are the limits of containers that set none. Nil means [DefaultLimits].
 	DefaultLimits corev1.ResourceList
+	// Counted are the devices and huge pages that pods may request.
+	Counted Counted
 }
 
 // PodSecurityLevel is the Pod Security Standard that every pod of a tenant must meet, in addition to [PodSecurity]. The

@@ -16,7 +16,7 @@ import (
 // holds nothing that is about other kinds.
 func Pods() Policy {
 	return Policy{
-		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("adds", AnnotationHostAdds)},
+		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("resources", AnnotationPodResources), listed("adds", AnnotationHostAdds)},
 		Validations: joined(whose(), podStatus(), placement(), podParts(), podMetadata(), podShape(), podSecurity()),
 	}
 }

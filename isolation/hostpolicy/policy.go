@@ -33,6 +33,9 @@ const (
 	AnnotationClosed = translate.Domain + "/closed"
 	// AnnotationPodSecurity lists what [PodSecurity] returns.
 	AnnotationPodSecurity = translate.Domain + "/pod-security"
+	// AnnotationPodResources lists the extended resources and huge pages that the quota
+	// of the space counts.
+	AnnotationPodResources = translate.Domain + "/pod-resources"
 	// AnnotationHostAdds is for the host's admin. It lists what other admission adds
 	// to the space's objects as they are created: annotation:KEY, label:KEY,
 	// finalizer:NAME, and loadBalancerClass:NAME.

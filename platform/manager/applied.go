@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/translate"
 )
 
 // appliedFile is in the directory of a space, and holds the spec that the space runs with.
@@ -77,8 +80,24 @@ func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
 
 func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec = ofRunning(specs.WithoutEnforced(spec))
-	spec.Quota, spec.HostNamespace, spec.Sleep, spec.Snapshots = nil, v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
+	spec.Quota = countedNames(spec.Quota)
+	spec.HostNamespace, spec.Sleep, spec.Snapshots = v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
 	return spec
+}
+
+// countedNames returns the entries of a quota that allow pods to request a resource, which the space's API server decides
+// about. Their values are for the host.
+func countedNames(quota map[corev1.ResourceName]resource.Quantity) map[corev1.ResourceName]resource.Quantity {
+	var names map[corev1.ResourceName]resource.Quantity
+	for name := range quota {
+		if counted := translate.CountedBy(corev1.ResourceList{name: {}}); len(counted.Resources)+len(counted.DeviceClasses) > 0 {
+			if names == nil {
+				names = map[corev1.ResourceName]resource.Quantity{}
+			}
+			names[name] = resource.Quantity{}
+		}
+	}
+	return names
 }
 
 // ofRunning is what of a spec matters to a space that runs.
