@@ -99,14 +99,18 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 		return apply(again)
 	}
+	o := set(options)
 	allowed, err := alreadyCounted(ctx, host, space)
+	if err == nil && ns.Name != "" {
+		err = removeScopedQuotas(ctx, host, space, o.scoped)
+	}
 	if err != nil {
 		return err
 	}
 	for _, o := range Objects(allowed, quota, options...) {
 		switch o := o.(type) {
 		case *corev1.ResourceQuota:
-			if quota != nil {
+			if quota != nil || o.Name != objectName {
 				break
 			}
 			kept, err := keepQuota(ctx, host, o)
@@ -128,7 +132,6 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			return err
 		}
 	}
-	o := set(options)
 	if len(allowed.Settings.Counted.Resources) < len(space.Settings.Counted.Resources) {
 		if err := awaitCounted(ctx, host, space); err != nil {
 			return err

@@ -67,8 +67,7 @@ func Objects(space translate.Space, quota corev1.ResourceList, options ...Option
 	return slices.Concat([]client.Object{
 		namespace(space, o),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, objectName), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
-		limits(space, o.limits),
-	}, networkPolicies(space), account(space, o))
+	}, scopedQuotas(space, o.scoped), []client.Object{limits(space, o.limits)}, networkPolicies(space), account(space, o))
 }
 
 // QuotaKey returns the namespace and name of a space's ResourceQuota on the host.
@@ -106,7 +105,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	for key, list := range map[string][]string{
 		translate.AnnotationPlacement: {o.where.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
 		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
-		hostpolicy.AnnotationPodResources: names(space.Settings.Counted.Resources),
+		hostpolicy.AnnotationPodResources: names(space.Settings.Counted.Resources), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
 	} {
 		if said := strings.Join(list, ","); said != "" {
 			ns.Annotations[key] = said
@@ -200,6 +199,8 @@ type settings struct {
 	ingress []string
 	// limits are those of the LimitRange; nil for the defaults.
 	limits []corev1.LimitRangeItem
+	// scoped are further quotas by name.
+	scoped map[string]corev1.ResourceQuotaSpec
 	// labels and annotations are those of the namespace, in addition to Berth's.
 	labels, annotations map[string]string
 	// dedicated are the rights of the space's own process; nil to leave them unchanged.
@@ -254,6 +255,11 @@ func ExposedBy(ingressAnnotations []string) Option {
 
 // LimitedBy sets the limits of the LimitRange. It has no effect if there are none.
 func LimitedBy(limits []corev1.LimitRangeItem) Option { return func(s *settings) { s.limits = limits } }
+
+// ScopedBy adds quotas, each for a part of the space's pods. The ResourceQuota of each is berth-NAME.
+func ScopedBy(quotas map[string]corev1.ResourceQuotaSpec) Option {
+	return func(s *settings) { s.scoped = quotas }
+}
 
 // LabelledBy adds labels and annotations to the namespace. Those that Berth sets take precedence.
 func LabelledBy(labels, annotations map[string]string) Option {

@@ -30,6 +30,11 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 	}
 	maps.Copy(want.Quota, one.tenant.Spec.Quota)
 	maps.DeleteFunc(want.Quota, func(name corev1.ResourceName, _ resourceQuantity) bool { return others("spec", "quota", string(name)) })
+	for _, quota := range one.tenant.Spec.ScopedQuotas {
+		if !others("spec", "scopedQuotas", fieldpath.KeyByFields("name", quota.Name)) {
+			want.ScopedQuotas = append(want.ScopedQuotas, quota)
+		}
+	}
 	for _, limit := range one.tenant.Spec.LimitRange {
 		if !others("spec", "limitRange", fieldpath.KeyByFields("type", string(limit.Type))) {
 			want.LimitRange = append(want.LimitRange, limit)

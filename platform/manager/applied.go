@@ -80,7 +80,7 @@ func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
 
 func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec = ofRunning(specs.WithoutEnforced(spec))
-	spec.Quota = countedNames(spec.Quota)
+	spec.Quota, spec.ScopedQuotas = countedNames(spec.Quota), nil
 	spec.HostNamespace, spec.Sleep, spec.Snapshots = v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
 	return spec
 }

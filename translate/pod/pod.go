@@ -90,6 +90,7 @@ func podMeta(s translate.Space, v *corev1.Pod, in Surroundings) metav1.ObjectMet
 	s.AddLabels(&m, v.Labels)
 	translate.AddPoliced(&m, v, in.Policies)
 	s.AddBudget(&m, v, in.Budgets)
+	addBandwidth(s.Settings.Bandwidth, &v.ObjectMeta, &m)
 	return m
 }
 
