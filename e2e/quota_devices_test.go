@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // gpuDeployment is a Deployment of pods with one GPU each.
@@ -134,4 +135,67 @@ func TestTheDevicesOfASpaceFollowItsQuota(t *testing.T) {
 	if names := host.kubectl(t, "get", "namespace", hostNamespace, "-o", `jsonpath={.metadata.annotations.berth\.dev/pod-resources}`); names != "example.com/fpga,hugepages-2Mi" {
 		t.Errorf("the host's policy allows %q", names)
 	}
+}
+
+// Q4: pods get devices of a class that the quota names, by either name, and not one more. The host's scheduler makes the claims.
+func TestPodsGetDevicesOfTheClassesThatTheQuotaNames(t *testing.T) {
+	t.Parallel()
+	b := start(t, configured(t, `
+spaces:
+- metadata: {name: demo}
+  spec: {quota: {requests.deviceclass.resource.kubernetes.io/fast: "2", slow.deviceclass.resource.k8s.io/devices: "1"}}`))
+	demo, host := b.demo(t), b.host(t)
+	for _, class := range []string{"fast", "slow", "secret"} {
+		host.apply(t, fmt.Sprintf(`
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: %[1]s}
+spec: {selectors: [{cel: {expression: "device.driver == '%[1]s.example.com'"}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: %[1]s}
+spec:
+  driver: %[1]s.example.com
+  nodeName: host-node-1
+  pool: {name: host-node-1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: a}, {name: b}, {name: c}, {name: d}]
+`, class))
+	}
+	asks := func(name, class string) *corev1.Pod {
+		return newPod(name, func(p *corev1.Pod) {
+			p.Labels = map[string]string{"class": class}
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName("deviceclass.resource.kubernetes.io/" + class): resource.MustParse("1")}
+		})
+	}
+	create := func(pod *corev1.Pod) error {
+		_, err := demo.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+		return err
+	}
+	refused(t, "a device of a class that no quota names", create(asks("secret", "secret")), "requests.deviceclass.resource.kubernetes.io/secret")
+	claims := newPod("claims", func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("d")}}
+	})
+	refused(t, "a claim", create(claims), "spaces have no resource claims; remove them here and in the containers' resources, and request deviceclass.resource.kubernetes.io/CLASS")
+
+	demo.run(t, "default", asks("fast-1", "fast"))
+	demo.run(t, "default", asks("fast-2", "fast"))
+	if err := create(asks("fast-3", "fast")); err != nil {
+		refused(t, "a third device", err, "exceeded quota")
+	} else {
+		demo.awaitMessage(t, "exceeded quota", "requests.deviceclass.resource.kubernetes.io/fast=1", "requests.deviceclass.resource.kubernetes.io/fast=2")
+	}
+	host.awaitPods(t, hostNamespace, "class=fast", 2)
+
+	demo.run(t, "default", asks("slow-1", "slow"))
+	if err := create(asks("slow-2", "slow")); err != nil {
+		t.Fatal(err)
+	}
+	demo.awaitEvent(t, "default", "Pod", "slow-2", "FailedScheduling") // this quota counts claims, which the scheduler makes
+	list := must(host.ResourceV1().ResourceClaims(hostNamespace).List(t.Context(), metav1.ListOptions{}))(t)
+	if len(list.Items) != 3 {
+		t.Errorf("the host has %d claims of the space, want those of the 3 pods that run", len(list.Items))
+	}
+	demo.kubectl(t, "delete", "pod", "slow-1")
+	demo.awaitRunning(t, "default", "slow-2")
 }

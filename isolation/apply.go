@@ -132,7 +132,7 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			return err
 		}
 	}
-	if len(allowed.Settings.Counted.Resources) < len(space.Settings.Counted.Resources) {
+	if len(allowed.Settings.Counted) < len(space.Settings.Counted) {
 		if err := awaitCounted(ctx, host, space); err != nil {
 			return err
 		}

@@ -24,14 +24,14 @@ const countedWithin = 30 * time.Second
 // policies allow a resource as soon as the namespace names it, but a quota is enforced once its status names it. So the
 // namespace of the space must not name a resource earlier, and must not name it anymore before the quota loses it.
 func alreadyCounted(ctx context.Context, host client.Client, space translate.Space) (translate.Space, error) {
-	if len(space.Settings.Counted.Resources) == 0 {
+	if len(space.Settings.Counted) == 0 {
 		return space, nil
 	}
 	missing, err := uncounted(ctx, host, space)
 	if err != nil {
 		return space, err
 	}
-	space.Settings.Counted.Resources = slices.DeleteFunc(slices.Clone(space.Settings.Counted.Resources), func(name corev1.ResourceName) bool { return slices.Contains(missing, name) })
+	space.Settings.Counted = slices.DeleteFunc(slices.Clone(space.Settings.Counted), func(name corev1.ResourceName) bool { return slices.Contains(missing, name) })
 	return space, nil
 }
 
@@ -60,8 +60,8 @@ func uncounted(ctx context.Context, host client.Client, space translate.Space) (
 		return nil, fmt.Errorf("read the quota of space %s: %w", space.Name, err)
 	}
 	counted := translate.CountedBy(quota.Status.Hard)
-	for _, name := range space.Settings.Counted.Resources {
-		if !slices.Contains(counted.Resources, name) {
+	for _, name := range space.Settings.Counted {
+		if !slices.Contains(counted, name) {
 			missing = append(missing, name)
 		}
 	}

@@ -105,7 +105,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	for key, list := range map[string][]string{
 		translate.AnnotationPlacement: {o.where.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
 		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
-		hostpolicy.AnnotationPodResources: names(space.Settings.Counted.Resources), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
+		hostpolicy.AnnotationPodResources: names(space.Settings.Counted), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
 	} {
 		if said := strings.Join(list, ","); said != "" {
 			ns.Annotations[key] = said
@@ -116,7 +116,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	return ns
 }
 
-func names(of []corev1.ResourceName) (out []string) {
+func names(of translate.Counted) (out []string) {
 	for _, name := range of {
 		out = append(out, string(name))
 	}

@@ -26,8 +26,7 @@ func TestWhatAQuotaCountsMayBeRequested(t *testing.T) {
 		quota[name] = resource.MustParse("0")
 	}
 	want := translate.Counted{
-		Resources:     []corev1.ResourceName{"deviceclass.resource.kubernetes.io/fast", "example.com/gpu", "hugepages-1Gi", "hugepages-2Mi"},
-		DeviceClasses: []string{"gpu.example.com"},
+		"deviceclass.resource.kubernetes.io/fast", "deviceclass.resource.kubernetes.io/gpu.example.com", "example.com/gpu", "hugepages-1Gi", "hugepages-2Mi",
 	}
 	got := translate.CountedBy(quota)
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -90,7 +90,7 @@ func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 func countedNames(quota map[corev1.ResourceName]resource.Quantity) map[corev1.ResourceName]resource.Quantity {
 	var names map[corev1.ResourceName]resource.Quantity
 	for name := range quota {
-		if counted := translate.CountedBy(corev1.ResourceList{name: {}}); len(counted.Resources)+len(counted.DeviceClasses) > 0 {
+		if len(translate.CountedBy(corev1.ResourceList{name: {}})) > 0 {
 			if names == nil {
 				names = map[corev1.ResourceName]resource.Quantity{}
 			}

@@ -150,7 +150,7 @@ func tolerations(counted translate.Counted, spec *corev1.PodSpec) []corev1.Toler
 	requested := map[string]bool{corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true}
 	eachResources(nil, spec, func(_ *field.Path, r *corev1.ResourceRequirements) {
 		for name := range r.Limits { // the same as the requests
-			if slices.Contains(counted.Resources, name) {
+			if slices.Contains(counted, name) {
 				requested[string(name)] = true
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,7 +18,8 @@ import (
 )
 
 // noClaims is the reason why resource claims are refused.
-const noClaims = "spaces cannot use devices of the host; remove the claims here and in the containers' resources"
+const noClaims = "spaces have no resource claims; remove them here and in the containers' resources, and request " + resourcev1.ResourceDeviceClassPrefix +
+	"CLASS in the containers' limits, if the quota of the space names it"
 
 // checkResources refuses resources that the quota of the space doesn't count.
 func checkResources(counted translate.Counted, path *field.Path, spec *corev1.PodSpec) (errs field.ErrorList) {
