@@ -64,6 +64,16 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 	limit := func(kind corev1.LimitType, cpu string) corev1.LimitRangeItem {
 		return corev1.LimitRangeItem{Type: kind, Max: corev1.ResourceList{"cpu": quantity(cpu)}}
 	}
+	scoped := func(name, pods string) v1alpha1.ScopedQuota {
+		return v1alpha1.ScopedQuota{Name: name, Hard: quantities("pods", pods), Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}}
+	}
+	scopedOf := func(s *v1alpha1.Space) (all string) {
+		for _, q := range s.Spec.ScopedQuotas {
+			pods := q.Hard["pods"]
+			all += q.Name + "=" + pods.String() + " "
+		}
+		return all
+	}
 	e.reason(v1alpha1.SystemTenant, v1alpha1.ReasonActive)
 	change(e, &v1alpha1.BerthConfiguration{ObjectMeta: tenant("berth").ObjectMeta}, func(c *v1alpha1.BerthConfiguration) {
 		c.Spec.TenantDefaults = v1alpha1.TenantDefaults{Quota: quantities("limits.cpu", "4", "pods", "50"), OwnerProfile: v1alpha1.NamespaceAdmin, Isolation: v1alpha1.Dedicated}
@@ -71,18 +81,20 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 	e.create(tenant("solar", func(s *v1alpha1.TenantSpec) {
 		s.Quota = quantities("limits.cpu", "8", "limits.memory", "16Gi")
 		s.LimitRange = []corev1.LimitRangeItem{limit(corev1.LimitTypePod, "2"), limit(corev1.LimitTypeContainer, "1")}
+		s.ScopedQuotas = []v1alpha1.ScopedQuota{scoped("batch", "20"), scoped("long", "30")}
 		s.HostNamespaces = v1alpha1.HostNamespace{Labels: map[string]string{"cost-center": "7", "backup": "daily"}, Annotations: map[string]string{"a": "b"}}
 	}))
 	space := e.spaceIs("solar", "has the tenant's", func(s *v1alpha1.Space) bool { return len(s.Spec.Quota) > 0 })
 	if diff := cmp.Diff(quantities("limits.cpu", "8", "limits.memory", "16Gi", "pods", "50"), space.Spec.Quota); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if space.Spec.Access.OwnerProfile != v1alpha1.NamespaceAdmin || space.Spec.Isolation != v1alpha1.Dedicated || len(space.Spec.LimitRange) != 2 ||
+	if space.Spec.Access.OwnerProfile != v1alpha1.NamespaceAdmin || space.Spec.Isolation != v1alpha1.Dedicated || len(space.Spec.LimitRange) != 2 || scopedOf(space) != "batch=20 long=30 " ||
 		space.Spec.HostNamespace.Labels["backup"] != "daily" || space.Spec.HostNamespace.Annotations["a"] != "b" {
 		t.Errorf("the space is %+v", space.Spec)
 	}
 
-	apply := v1alpha1ac.Space("solar").WithSpec(v1alpha1ac.SpaceSpec().WithIsolation(v1alpha1.Shared).WithQuota(quantities("limits.cpu", "12")).
+	own := v1alpha1ac.ScopedQuota().WithName("long").WithHard(quantities("pods", "5")).WithScopes(corev1.ResourceQuotaScopeTerminating)
+	apply := v1alpha1ac.Space("solar").WithSpec(v1alpha1ac.SpaceSpec().WithScopedQuotas(own).WithIsolation(v1alpha1.Shared).WithQuota(quantities("limits.cpu", "12")).
 		WithLimitRange(limit(corev1.LimitTypePod, "9")).WithHostNamespace(v1alpha1ac.HostNamespace().WithLabels(map[string]string{"backup": "never"})))
 	if err := e.Apply(t.Context(), apply, admin, client.ForceOwnership); err != nil {
 		t.Fatal(err)
@@ -90,6 +102,7 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 	change(e, tenant("solar"), func(one *v1alpha1.Tenant) {
 		one.Spec.Quota = quantities("limits.cpu", "16", "limits.memory", "32Gi")
 		one.Spec.LimitRange[1].Max["cpu"] = quantity("3")
+		one.Spec.ScopedQuotas = []v1alpha1.ScopedQuota{scoped("batch", "21"), scoped("long", "31")}
 	})
 	space = e.spaceIs("solar", "follows the tenant", func(s *v1alpha1.Space) bool {
 		memory := s.Spec.Quota["limits.memory"]
@@ -97,6 +110,9 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 	})
 	if diff := cmp.Diff(quantities("limits.cpu", "12", "limits.memory", "32Gi", "pods", "50"), space.Spec.Quota); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := scopedOf(space); !strings.Contains(got, "batch=21 ") || !strings.Contains(got, "long=5 ") {
+		t.Errorf("scoped quotas of the space: %s", got)
 	}
 	cpu := map[corev1.LimitType]string{}
 	for _, item := range space.Spec.LimitRange {
@@ -118,9 +134,11 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 		return limit.String() == "16" && s.Spec.HostNamespace.Labels["backup"] == "daily" && len(s.Spec.LimitRange) == 2
 	})
 	// What the tenant doesn't set any more is gone.
-	change(e, tenant("solar"), func(one *v1alpha1.Tenant) { one.Spec.Quota, one.Spec.HostNamespaces = nil, v1alpha1.HostNamespace{} })
+	change(e, tenant("solar"), func(one *v1alpha1.Tenant) {
+		one.Spec.Quota, one.Spec.ScopedQuotas, one.Spec.HostNamespaces = nil, nil, v1alpha1.HostNamespace{}
+	})
 	e.spaceIs("solar", "has the configuration's", func(s *v1alpha1.Space) bool {
-		return cmp.Equal(s.Spec.Quota, quantities("limits.cpu", "4", "pods", "50")) && len(s.Spec.HostNamespace.Labels) == 0
+		return cmp.Equal(s.Spec.Quota, quantities("limits.cpu", "4", "pods", "50")) && len(s.Spec.HostNamespace.Labels) == 0 && len(s.Spec.ScopedQuotas) == 0
 	})
 
 	// Nobody adds an owner to a space of a tenant, or to its namespaces' labels; other fields are free.
