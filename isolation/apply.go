@@ -99,10 +99,10 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 		return apply(again)
 	}
-	o := set(options)
+	settings := set(options)
 	allowed, err := alreadyCounted(ctx, host, space)
 	if err == nil && ns.Name != "" {
-		err = removeScopedQuotas(ctx, host, space, o.scoped)
+		err = removeScopedQuotas(ctx, host, space, settings.scoped)
 	}
 	if err != nil {
 		return err
@@ -110,7 +110,16 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 	for _, o := range Objects(allowed, quota, options...) {
 		switch o := o.(type) {
 		case *corev1.ResourceQuota:
-			if quota != nil || o.Name != objectName {
+			if o.Name != objectName {
+				break
+			}
+			if settings.place != nil {
+				if err := settings.place(ctx); err != nil {
+					return err
+				}
+				continue
+			}
+			if quota != nil {
 				break
 			}
 			kept, err := keepQuota(ctx, host, o)
@@ -136,11 +145,11 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		if err := awaitCounted(ctx, host, space); err != nil {
 			return err
 		}
-		if err := apply(namespace(space, o)); err != nil {
+		if err := apply(namespace(space, settings)); err != nil {
 			return err
 		}
 	}
-	for _, right := range slices.Concat(classRights(space, ns, o), dedicatedObjects(space, ns, o)) {
+	for _, right := range slices.Concat(classRights(space, ns, settings), dedicatedObjects(space, ns, settings)) {
 		if err := bind(right); err != nil {
 			return err
 		}

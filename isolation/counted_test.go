@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/translate"
@@ -63,7 +64,7 @@ func TestDevicesAreAllowedWhileTheHostCountsThem(t *testing.T) {
 	}})
 	apply := func(t *testing.T, hard string) error {
 		t.Helper()
-		quota := maps.Clone(isolation.DefaultQuota())
+		quota := maps.Clone(v1alpha1.DefaultQuota())
 		if hard != "" {
 			quota[counted] = resource.MustParse(hard)
 		}

@@ -5,6 +5,7 @@ package isolation
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"net/netip"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/netrange"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
 	"github.com/berth-dev/berth/syncer"
@@ -30,44 +32,26 @@ import (
 // objectName is the name of a space's ResourceQuota, LimitRange, and NetworkPolicies.
 const objectName = "berth"
 
-// DefaultQuota returns what a space may use of the host by default (Q1).
-func DefaultQuota() corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourcePods:                     resource.MustParse("200"),
-		corev1.ResourceRequestsCPU:              resource.MustParse("16"),
-		corev1.ResourceRequestsMemory:           resource.MustParse("64Gi"),
-		corev1.ResourceLimitsCPU:                resource.MustParse("64"),
-		corev1.ResourceLimitsMemory:             resource.MustParse("128Gi"),
-		corev1.ResourceRequestsEphemeralStorage: resource.MustParse("100Gi"),
-		corev1.ResourceLimitsEphemeralStorage:   resource.MustParse("400Gi"),
-		corev1.ResourceRequestsStorage:          resource.MustParse("500Gi"),
-		corev1.ResourcePersistentVolumeClaims:   resource.MustParse("50"),
-		corev1.ResourceServices:                 resource.MustParse("102"), // includes those for the API and DNS
-		corev1.ResourceServicesLoadBalancers:    resource.MustParse("2"),
-		corev1.ResourceServicesNodePorts:        resource.MustParse("5"),
-		corev1.ResourceSecrets:                  resource.MustParse("1000"),
-		corev1.ResourceConfigMaps:               resource.MustParse("500"),
-		// The host creates one for each service, too.
-		"count/endpointslices.discovery.k8s.io":   resource.MustParse("306"),
-		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
-		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three belong to Berth
-		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),
-		"count/serviceaccounts":                   resource.MustParse("203"), // three belong to Berth and the host
-	}
-}
-
 // Objects returns the host objects that isolate a space, and must exist before all other objects of the space: its
 // namespace with a Pod Security level, quota, limits, network policies, and the syncer's own account, which has no
 // rights outside the namespace. A nil quota means the default.
 func Objects(space translate.Space, quota corev1.ResourceList, options ...Option) []client.Object {
 	o := set(options)
-	if quota == nil {
-		quota = DefaultQuota()
+	switch {
+	case o.place != nil:
+		quota = nil
+	case quota == nil:
+		quota = v1alpha1.DefaultQuota()
 	}
 	return slices.Concat([]client.Object{
 		namespace(space, o),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, objectName), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
 	}, scopedQuotas(space, o.scoped), []client.Object{limits(space, o.limits)}, networkPolicies(space), account(space, o))
+}
+
+// NewQuota returns the ResourceQuota of a space on the host, without numbers.
+func NewQuota(space translate.Space) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{ObjectMeta: meta(space, objectName)}
 }
 
 // QuotaKey returns the namespace and name of a space's ResourceQuota on the host.
@@ -126,6 +110,14 @@ func names(of translate.Counted) (out []string) {
 // limits returns a LimitRange with defaults for containers that request nothing, because the quota counts only what is
 // requested.
 func limits(space translate.Space, items []corev1.LimitRangeItem) *corev1.LimitRange {
+	return &corev1.LimitRange{
+		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, objectName),
+		Spec: corev1.LimitRangeSpec{Limits: Limits(items)},
+	}
+}
+
+// Limits returns the limits of the LimitRange of a space that is to have these, and the defaults if there are none.
+func Limits(items []corev1.LimitRangeItem) []corev1.LimitRangeItem {
 	if len(items) == 0 {
 		items = []corev1.LimitRangeItem{{
 			Type:    corev1.LimitTypeContainer,
@@ -136,10 +128,7 @@ func limits(space translate.Space, items []corev1.LimitRangeItem) *corev1.LimitR
 			},
 		}}
 	}
-	return &corev1.LimitRange{
-		TypeMeta: kind("v1", "LimitRange"), ObjectMeta: meta(space, objectName),
-		Spec: corev1.LimitRangeSpec{Limits: items},
-	}
+	return items
 }
 
 // networkPolicies let a space's pods communicate with each other, with their DNS, and with the internet, but not with
@@ -197,6 +186,8 @@ type settings struct {
 	where            translate.Placement
 	// ingress are the keys of annotations that are synced with ingresses.
 	ingress []string
+	// place writes the quota, see QuotaPlacedBy.
+	place func(context.Context) error
 	// limits are those of the LimitRange; nil for the defaults.
 	limits []corev1.LimitRangeItem
 	// scoped are further quotas by name.
@@ -251,6 +242,12 @@ func PlacedBy(where translate.Placement) Option { return func(s *settings) { s.w
 // ExposedBy allows the space's account to set these annotations on ingresses.
 func ExposedBy(ingressAnnotations []string) Option {
 	return func(s *settings) { s.ingress = ingressAnnotations }
+}
+
+// QuotaPlacedBy has [Apply] call place instead of writing the numbers of the quota. They are the share of the space in the quota of its
+// tenant, and change all the time.
+func QuotaPlacedBy(place func(context.Context) error) Option {
+	return func(s *settings) { s.place = place }
 }
 
 // LimitedBy sets the limits of the LimitRange. It has no effect if there are none.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // Q1: docs/reference/quota.md has the quota that a space gets, each bound and no other.
@@ -21,7 +21,7 @@ func TestTheDefaultQuotaIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, documented := map[string]string{}, map[string]string{}
-	for name, bound := range isolation.DefaultQuota() {
+	for name, bound := range v1alpha1.DefaultQuota() {
 		want[string(name)] = bound.String()
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w./-]+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(doc), -1) {

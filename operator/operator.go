@@ -92,7 +92,7 @@ func (o *Operator) prepare(ctx context.Context, host *rest.Config, scheme *runti
 	err = wait.PollUntilContextCancel(ctx, definedPause, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{
 			&v1alpha1.TenantList{}, &v1alpha1.TenantOwnerList{}, &v1alpha1.BerthConfigurationList{}, &v1alpha1.SpaceList{}, &v1alpha1.PublicationList{}, &v1alpha1.PublishedObjectList{},
-			&v1alpha1.SharedObjectList{},
+			&v1alpha1.SharedObjectList{}, &v1alpha1.QuotaLedgerList{},
 		} {
 			err := c.List(ctx, list, client.Limit(1))
 			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
@@ -131,7 +131,7 @@ func (o *Operator) manager(host *rest.Config, scheme *runtime.Scheme) (manager.M
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{ // Spaces keep them: they say who set what
 			&v1alpha1.Tenant{}: strip, &v1alpha1.TenantOwner{}: strip, &v1alpha1.BerthConfiguration{}: strip,
 			&v1alpha1.Publication{}: strip, &v1alpha1.PublishedObject{}: strip,
-			&v1alpha1.SharedObject{}: {Transform: share.Strip},
+			&v1alpha1.SharedObject{}: {Transform: share.Strip}, &v1alpha1.QuotaLedger{}: {Transform: tenant.WithoutShares},
 		}},
 		LeaderElection: o.config.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: o.config.LeaseNamespace,
 		LeaderElectionReleaseOnCancel: true, // what is still written after that fails or changes nothing: all writes name what they change

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -47,6 +49,12 @@ type Config struct {
 	// Prepare, if set, creates on the host what a space needs there. The shard calls it before the first start of a
 	// space, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error
+	// Quota, if set, returns at each start of a space what holds it to the quota of its tenant; nil if nothing does.
+	Quota func(space string) *quota.Gate
+	// QuotaShort, if set, is called when the host rejected something of a space because the quota in its namespace allows no more. It gets
+	// what was requested. It must not block.
+	QuotaShort func(space string, requested corev1.ResourceList)
+
 	// Woken, if set, is called when a start ends, with the time since the space was wanted and the error of the start.
 	// It must neither block nor call the shard.
 	Woken func(space string, took time.Duration, err error)
@@ -92,6 +100,8 @@ type Settings struct {
 	Objects translate.Settings
 	// Closed are address ranges that are closed to the space's pods, in addition to those that always are.
 	Closed []netip.Prefix
+	// HostLimits are those of the LimitRange in the space's namespace on the host.
+	HostLimits []corev1.LimitRangeItem
 	// Access is what the space enforces of its tenant. It has to be the same source at each call for a space: a space follows
 	// its changes without a restart. Nil means nothing.
 	Access *access.Source
@@ -135,6 +145,12 @@ func (c Config) complete() Config {
 	}
 	if c.PodsAt == nil {
 		c.PodsAt = func() translate.PodsEndpoint { return c.Pods }
+	}
+	if c.Quota == nil {
+		c.Quota = func(string) *quota.Gate { return nil }
+	}
+	if c.QuotaShort == nil {
+		c.QuotaShort = func(string, corev1.ResourceList) {}
 	}
 	if c.Changed == nil {
 		c.Changed = func(string) {}

@@ -58,6 +58,9 @@ func (s *Space) Account() *bounds.Account { return s.account }
 // Loopback returns a configuration for clients in this process, with all rights in the space.
 func (s *Space) Loopback() *rest.Config { return s.plane.Loopback() }
 
+// RetryWorkloads has the space's controllers create now what a quota refused.
+func (s *Space) RetryWorkloads() { s.plane.RetryWorkloads() }
+
 // Done returns a channel that is closed when the space has ended, by StopSpace or by itself.
 func (s *Space) Done() <-chan struct{} { return s.done }
 
@@ -131,6 +134,8 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		Controllers:             controllers(settings.Placement),
 		HiddenNodes:             true,
 		Access:                  settings.Access,
+		Quota:                   s.config.Quota(name),
+		HostLimits:              settings.HostLimits,
 		Admission:               s.admission(space, s.syncOf(&settings), settings.Placement, account),
 		Pods:                    streams,
 		Usage:                   usage,
@@ -149,6 +154,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,
 		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Shares: shares, Logger: logger,
+		QuotaShort: func(requested corev1.ResourceList) { s.config.QuotaShort(name, requested) },
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -79,6 +80,8 @@ type Config struct {
 	TokenKey string
 	// Informers are the informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
+	// QuotaShort, if set, is called with what was requested when the host rejects an object because of the space's quota. It must not block.
+	QuotaShort func(requested corev1.ResourceList)
 	// Shares finds what owners share with the tenants below. Nothing is shared if it is nil.
 	Shares sharing.Source
 	// Account counts what the space uses of limited resources. Nothing is counted if it is nil.
@@ -105,7 +108,7 @@ func New(c Config) (*Syncer, error) {
 	}
 	e, err := engine.New(engine.Config{
 		Space: c.Space, Host: c.Host.Host, Sync: ptr.Deref(c.Sync, c.Host.Sync), OnHost: onHost, Virtual: c.Virtual, Informers: c.Informers,
-		Account: c.Account, Logger: c.Logger, Clock: c.Clock,
+		QuotaShort: c.QuotaShort, Account: c.Account, Logger: c.Logger, Clock: c.Clock,
 	})
 	if err != nil {
 		return nil, err

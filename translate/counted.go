@@ -31,6 +31,20 @@ func CountedBy(quota corev1.ResourceList) (c Counted) {
 	return slices.Compact(c)
 }
 
+// CountedIn returns the entries of a quota that [CountedBy] is about; nil if there are none.
+func CountedIn(quota corev1.ResourceList) (entries corev1.ResourceList) {
+	for name, amount := range quota {
+		if len(CountedBy(corev1.ResourceList{name: amount})) == 0 {
+			continue
+		}
+		if entries == nil {
+			entries = corev1.ResourceList{}
+		}
+		entries[name] = amount
+	}
+	return entries
+}
+
 // Allows reports whether containers may request a resource.
 func (c Counted) Allows(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || slices.Contains(c, name)

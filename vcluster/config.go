@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -21,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/vcluster/controllers"
 	"github.com/berth-dev/berth/vcluster/podaccess"
 )
@@ -85,6 +87,10 @@ type Config struct {
 	// StoreBytes is the size limit of the store, including earlier versions of objects. Default: the account's limit,
 	// or without an account [kine.DefaultMaxBytes].
 	StoreBytes int64
+	// Quota holds the space to the quota of its tenant. If it is nil, nothing does in this process. HostLimits are those of the
+	// LimitRange that sets the defaults of the space's pods on the host.
+	Quota      *quota.Gate
+	HostLimits []corev1.LimitRangeItem
 	// Account counts and limits what the space uses of the process. If it is nil, nothing is limited.
 	Account *bounds.Account
 	// Volume is the file system of this process's stores. If it is nil, each store may grow until the file system is

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/kine"
@@ -31,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/storage"
 	"github.com/berth-dev/berth/vcluster/tenancy"
 	"github.com/berth-dev/berth/vcluster/tenancy/keeper"
+	"github.com/berth-dev/berth/vcluster/usage"
 )
 
 // readyPoll is the interval at which a starting API server is checked.
@@ -102,6 +104,9 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	}
 	p.store = storage.New(store, p.config.Account)
 	p.store.Tenant = p.config.Access
+	if p.config.Quota != nil {
+		p.store.Quota = &storage.Quota{Gate: p.config.Quota, Usage: usage.New(p.config.HostLimits, clock.RealClock{})}
+	}
 	p.tenant = tenancy.New(p.config.Access)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -120,6 +125,11 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	p.hooks = newHooks(p.stopping, objects)
 	if p.chain, err = newChain(p.stopping, p.config, p.credentials, o, p.client, p.store, p.gate, p.hooks, p.tenant); err != nil {
 		return err
+	}
+	if p.store.Quota != nil {
+		if err := p.followUsage(p.store.Quota, p.chain.informers); err != nil {
+			return err
+		}
 	}
 	p.gate.Open(credentials.ServeIssuer(p.config.Name, p.chain.handler()))
 	// This must run even if ctx has ended: the work queues that are created with the server end only with a server that

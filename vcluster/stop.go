@@ -58,6 +58,9 @@ func (p *ControlPlane) shutdown() {
 // unwind stops what was started, in this order. If a step panics, the stop fails, but the following steps run, because
 // what they stop would keep the store in use.
 func (p *ControlPlane) unwind() {
+	if p.config.Quota != nil {
+		p.config.Quota.Close()
+	}
 	defer close(p.done)
 	p.stop()
 	var failed []error

@@ -65,6 +65,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PublishedObjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PublishedObjectSpec"):
 		return &apiv1alpha1.PublishedObjectSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QuotaLedger"):
+		return &apiv1alpha1.QuotaLedgerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QuotaLedgerSpec"):
+		return &apiv1alpha1.QuotaLedgerSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QuotaLedgerStatus"):
+		return &apiv1alpha1.QuotaLedgerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("QuotaShare"):
+		return &apiv1alpha1.QuotaShareApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QuotaStatus"):
 		return &apiv1alpha1.QuotaStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScopedQuota"):

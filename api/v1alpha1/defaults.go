@@ -3,6 +3,11 @@
 
 package v1alpha1
 
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
 // DefaultPlatformName is the name of a platform, and of the one that a space is for, if none is said.
 const DefaultPlatformName = "berth"
 
@@ -18,4 +23,30 @@ const AnnotationTrustDedicated = "berth.dev/trust-dedicated"
 // others.
 func DefaultIgnoredUserAgents() []string {
 	return []string{"argocd-", "helm-controller/", "kustomize-controller/", "Prometheus/"}
+}
+
+// DefaultQuota returns the quota of a tenant, and of a space that has none, if nothing else is said.
+func DefaultQuota() map[corev1.ResourceName]resource.Quantity {
+	return map[corev1.ResourceName]resource.Quantity{
+		corev1.ResourcePods:                     resource.MustParse("200"),
+		corev1.ResourceRequestsCPU:              resource.MustParse("16"),
+		corev1.ResourceRequestsMemory:           resource.MustParse("64Gi"),
+		corev1.ResourceLimitsCPU:                resource.MustParse("64"),
+		corev1.ResourceLimitsMemory:             resource.MustParse("128Gi"),
+		corev1.ResourceRequestsEphemeralStorage: resource.MustParse("100Gi"),
+		corev1.ResourceLimitsEphemeralStorage:   resource.MustParse("400Gi"),
+		corev1.ResourceRequestsStorage:          resource.MustParse("500Gi"),
+		corev1.ResourcePersistentVolumeClaims:   resource.MustParse("50"),
+		corev1.ResourceServices:                 resource.MustParse("102"), // includes those for the API and DNS
+		corev1.ResourceServicesLoadBalancers:    resource.MustParse("2"),
+		corev1.ResourceServicesNodePorts:        resource.MustParse("5"),
+		corev1.ResourceSecrets:                  resource.MustParse("1000"),
+		corev1.ResourceConfigMaps:               resource.MustParse("500"),
+		// The host creates one for each service, too.
+		"count/endpointslices.discovery.k8s.io":   resource.MustParse("306"),
+		"count/ingresses.networking.k8s.io":       resource.MustParse("50"),
+		"count/networkpolicies.networking.k8s.io": resource.MustParse("103"), // three belong to Berth
+		"count/poddisruptionbudgets.policy":       resource.MustParse("50"),
+		"count/serviceaccounts":                   resource.MustParse("203"), // three belong to Berth and the host
+	}
 }

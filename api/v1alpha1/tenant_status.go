@@ -33,6 +33,8 @@ const (
 	ReasonSpacesNotReady = "SpacesNotReady"
 	// ReasonInvalidParent makes Ready False for a tenant that can't be in the tree where it is.
 	ReasonInvalidParent = "InvalidParent"
+	// ReasonInvalidQuota makes Ready False for a tenant whose quota is more than that of its parent.
+	ReasonInvalidQuota = "InvalidQuota"
 	// ReasonDeleting makes Ready False for a tenant whose spaces are being deleted.
 	ReasonDeleting = "Deleting"
 	// ReasonHasChildren makes Ready False for a tenant that can't be deleted because of the tenants below it.

@@ -56,7 +56,8 @@ type run struct {
 	rights   *owners.Rights               // nil until they are known
 	problem  *problem
 	released bool
-	applied  bool // a space was written
+	applied  bool       // a space was written
+	quota    quantities // nil until it is known
 }
 
 // problem is why Ready is False.
@@ -98,9 +99,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (one *run) reconcile(ctx context.Context) error {
-	steps := []func(context.Context) error{one.protect, one.accept, one.mark, one.findRights, one.createSpace, one.applySpaces}
+	steps := []func(context.Context) error{one.protect, one.accept, one.mark, one.findRights, one.limit, one.createSpace, one.applySpaces}
 	if one.deleting() {
-		steps = []func(context.Context) error{one.deleteChildren, one.deleteSpaces, one.release}
+		steps = []func(context.Context) error{one.deleteChildren, one.deleteSpaces, one.removeLedger, one.release}
 	} else if one.config == nil {
 		return nil // it is created, and then all tenants are reconciled
 	}

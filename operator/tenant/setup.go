@@ -48,6 +48,7 @@ func SetUp(m manager.Manager) error {
 		Watches(&v1alpha1.Tenant{}, r.tenantEvents()).
 		Watches(&v1alpha1.Space{}, r.spaceEvents()).
 		Watches(&v1alpha1.TenantOwner{}, r.ownerEvents()).
+		Watches(&v1alpha1.QuotaLedger{}, r.ledgerEvents()).
 		Watches(&v1alpha1.BerthConfiguration{}, r.configurationEvents()).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.enqueue = func(names ...string) { addFirst(queue, names...) }

@@ -57,6 +57,9 @@ func (one *run) sumUsage(status *v1alpha1.TenantStatus) {
 		sum(hard, one.spaces[i].Status.Quota.Hard)
 		sum(used, one.spaces[i].Status.Quota.Used)
 	}
+	if one.quota != nil {
+		hard = maps.Clone(one.quota)
+	}
 	status.Usage = v1alpha1.TenantUsage{Hard: atMost(hard), Used: atMost(used)}
 	status.Summary.CPU = usageSummary(hard, used, corev1.ResourceLimitsCPU, corev1.ResourceRequestsCPU)
 	status.Summary.Memory = usageSummary(hard, used, corev1.ResourceLimitsMemory, corev1.ResourceRequestsMemory)

@@ -52,6 +52,23 @@ func (r *reconciler) spaceEvents() handler.EventHandler {
 	})
 }
 
+// ledgerEvents has the tenants below reconciled when the quota of a tenant changes, which theirs can't be more than.
+func (r *reconciler) ledgerEvents() handler.EventHandler {
+	around := func(ctx context.Context, o client.Object, q queue) {
+		add(q, o.GetName())
+		add(q, r.childNames(ctx, o.GetName())...)
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { around(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { around(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() {
+				around(ctx, e.ObjectNew, q)
+			}
+		},
+	}
+}
+
 // ownerEvents enqueues the tenants that select a TenantOwner, and their heirs.
 func (r *reconciler) ownerEvents() handler.EventHandler {
 	return rightsEvents(func(ctx context.Context, o client.Object) (all []string) {

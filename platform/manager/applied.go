@@ -85,17 +85,12 @@ func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	return spec
 }
 
-// countedNames returns the entries of a quota that allow pods to request a resource, which the space's API server decides
-// about. Their values are for the host.
+// countedNames returns the names of resources that pods may request because the quota counts them, which the API server
+// of the space decides about. The amounts are for the host.
 func countedNames(quota map[corev1.ResourceName]resource.Quantity) map[corev1.ResourceName]resource.Quantity {
-	var names map[corev1.ResourceName]resource.Quantity
-	for name := range quota {
-		if len(translate.CountedBy(corev1.ResourceList{name: {}})) > 0 {
-			if names == nil {
-				names = map[corev1.ResourceName]resource.Quantity{}
-			}
-			names[name] = resource.Quantity{}
-		}
+	names := translate.CountedIn(quota)
+	for name := range names {
+		names[name] = resource.Quantity{}
 	}
 	return names
 }

@@ -179,7 +179,7 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
 		return left, err
 	}
-	if err := errors.Join(m.secrets.Remove(ctx, name), m.owners.Remove(ctx, name), m.clusters.Remove(ctx, name), m.shard.Forget(name)); err != nil {
+	if err := errors.Join(m.shares.Remove(ctx, name), m.secrets.Remove(ctx, name), m.owners.Remove(ctx, name), m.clusters.Remove(ctx, name), m.shard.Forget(name)); err != nil {
 		return "", err
 	}
 	if err := errors.Join(removeIfThere(datadir.Kubeconfig(m.config.DataDir, name)), removeAll(datadir.Dedicated(m.config.DataDir, name))); err != nil {

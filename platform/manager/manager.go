@@ -32,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/platform/publications"
 	"github.com/berth-dev/berth/platform/repairs"
 	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/platform/spacequota"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -95,6 +96,7 @@ type Manager struct {
 	applied      appliedSpecs
 	places       sync.Mutex // held while a space that has outgrown its share gets its place
 	quotas       sync.Map   // the names of spaces whose quota on the host has changed
+	shares       *spacequota.Quotas
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are
 	// *v1alpha1.Space.
 	unapplied sync.Map
@@ -142,7 +144,7 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 // Start starts to reconcile, to take snapshots, to renew credentials, and to start spaces, all in the background. Stop
 // must be called even if Start fails.
 func (m *Manager) Start(ctx context.Context) error {
-	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.watchIsolation, m.beginFirstStarts, m.startRenewing} {
+	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.watchIsolation, m.giveShares, m.beginFirstStarts, m.startRenewing} {
 		if err := start(ctx); err != nil {
 			return err
 		}

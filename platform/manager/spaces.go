@@ -81,12 +81,16 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return m.writeKubeconfig(ctx, space)
 	}
 	sync := specs.Sync()
-	sync.QuotaChanged = m.quotaChanged
+	if err := m.openShares(); err != nil {
+		return err
+	}
+	sync.QuotaChanged, sync.QuotaEased = m.quotaChanged, m.shares.Eased
 	m.shard, err = shard.Start(ctx, shard.Config{
 		Dir: datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
 		Host: m.env.Host, Sync: sync,
 		Settings: func(space string) shard.Settings { return specs.Shard(space, m.closed) },
 		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),
+		Quota: m.shares.Gate, QuotaShort: m.shares.Short,
 		Prepare: m.prepare, Changed: m.changed, NamespacesChanged: m.namespacesChanged,
 		Memory: shard.ProcessMemory(),
 		Idle:   specs.Idle, SpacesMax: m.config.SpacesMax, Woken: m.env.Metrics.Woken, Traces: m.env.Traces, Logger: m.logger,
@@ -192,6 +196,9 @@ func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
 	options := append(slices.Clone(m.isolationOptions), isolation.Syncing(own.Sync()), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange), isolation.ScopedBy(own.ScopedQuotas),
 		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
+	if tenant, _ := m.quotaOf(name); tenant != "" {
+		options = append(options, isolation.QuotaPlacedBy(func(ctx context.Context) error { return m.shares.Place(ctx, name) }))
+	}
 	switch {
 	case m.processes.get(name) != nil:
 		options = append(options, isolation.Dedicated(own.Sync()))

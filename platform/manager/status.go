@@ -149,6 +149,9 @@ func stateOf(reason string) v1alpha1.SpaceState {
 
 // observeQuota notes in a status what the space uses of its quota on the host.
 func (m *Manager) observeQuota(ctx context.Context, name string, status *v1alpha1.SpaceStatus) error {
+	if err := m.shares.Check(ctx, name); err != nil {
+		return err
+	}
 	quota := &corev1.ResourceQuota{}
 	err := m.hostClient.Get(ctx, isolation.QuotaKey(translate.Space{Name: name}), quota)
 	if client.IgnoreNotFound(err) != nil {

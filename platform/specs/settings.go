@@ -21,7 +21,6 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -39,6 +38,8 @@ type Settings struct {
 	// Quota and LimitRange are those of the host namespace. They are nil if the spec does not set them: then the host's
 	// objects have the defaults, or what an admin changed in them.
 	Quota corev1.ResourceList
+	// Ceiling are the numbers that the spec sets. A space of a tenant has no others of its own.
+	Ceiling corev1.ResourceList
 	// ScopedQuotas are further quotas there, by name.
 	ScopedQuotas map[string]corev1.ResourceQuotaSpec
 	bandwidth    translate.PodBandwidth
@@ -52,8 +53,8 @@ type Settings struct {
 // settingsOf returns the settings of a spec, and an error for each invalid value.
 func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, errs field.ErrorList) {
 	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace, Snapshots: snapshotsOf(&spec.Snapshots), enforced: enforcedOf(spec)}
-	if len(spec.Quota) > 0 {
-		settings.Quota = joinMaps(spec.Quota, isolation.DefaultQuota())
+	if settings.Ceiling = spec.Quota; len(spec.Quota) > 0 {
+		settings.Quota = joinMaps(spec.Quota, v1alpha1.DefaultQuota())
 	}
 	settings.idle = idleOf(&spec.Sleep)
 	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))

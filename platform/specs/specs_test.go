@@ -22,7 +22,6 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -99,7 +98,7 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
-	if quota := s.Of("team-a").Quota; quota.Pods().Value() != 8 || len(quota) != len(isolation.DefaultQuota()) {
+	if quota := s.Of("team-a").Quota; quota.Pods().Value() != 8 || len(quota) != len(v1alpha1.DefaultQuota()) {
 		t.Errorf("the quota of team-a is %v", quota)
 	}
 	if got := s.Of("apart").Namespace.Labels["example.com/team"]; got != "all" {

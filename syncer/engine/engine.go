@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -47,6 +48,8 @@ type Config struct {
 	Virtual *rest.Config
 	// Informers are the informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
+	// QuotaShort, if set, is called with what was requested when the host rejects an object because of the space's quota. It must not block.
+	QuotaShort func(requested corev1.ResourceList)
 	// Account counts what the space uses of limited resources. Nothing is counted if it is nil.
 	Account *bounds.Account
 	Logger  logr.Logger
@@ -74,6 +77,7 @@ type Engine struct {
 
 	Queue        *Queue
 	shortages    *shortages
+	quotaShort   func(corev1.ResourceList)
 	bytes        *ledger     // bytes of host objects
 	HostNames    *ledger     // host names that ingresses, gateways, and routes claim
 	failing      atomic.Bool // something failed that must be retried
@@ -98,7 +102,7 @@ type Engine struct {
 // New returns an engine without resources.
 func New(c Config) (*Engine, error) {
 	s := &Engine{
-		Space: c.Space, Host: c.Host, Sync: c.Sync, Informers: c.Informers, Clock: c.Clock, logger: c.Logger,
+		Space: c.Space, Host: c.Host, Sync: c.Sync, Informers: c.Informers, Clock: c.Clock, logger: c.Logger, quotaShort: c.QuotaShort,
 		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](FirstRetry, lastRetry),
 		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		Work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},

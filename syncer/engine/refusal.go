@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +56,31 @@ type Refusal struct{ Reason, Message string }
 // QuotaExceeded reports whether the host rejected an object because of a quota. Upstream says so only in the message.
 func QuotaExceeded(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
+}
+
+// spaceQuota is how the host's errors name the quota of a space.
+const spaceQuota = "exceeded quota: berth, requested: "
+
+// tellShort tells what was requested, if the quota of the space did not allow an object.
+func (s *Engine) tellShort(err error) {
+	if s.quotaShort == nil || !QuotaExceeded(err) {
+		return
+	}
+	_, after, found := strings.Cut(err.Error(), spaceQuota)
+	if !found {
+		return // it is a quota of an admin's own
+	}
+	list, _, _ := strings.Cut(after, ", used: ")
+	requested := corev1.ResourceList{}
+	for pair := range strings.SplitSeq(list, ",") {
+		name, amount, _ := strings.Cut(pair, "=")
+		quantity, err := resource.ParseQuantity(amount)
+		if err != nil {
+			return
+		}
+		requested[corev1.ResourceName(name)] = quantity
+	}
+	s.quotaShort(requested)
 }
 
 // Refuse reports to the tenant why the host, or a rule of the space, rejects what is made of v. It returns the error for work of

@@ -298,6 +298,7 @@ func (k *Resource[T]) settle(ctx context.Context, key types.NamespacedName, v T,
 	if errors.Is(err, bounds.ErrExceeded) {
 		k.bytes.Keep(Key{Resource: k.Name, NamespacedName: key})
 	}
+	k.tellShort(err)
 	if QuotaExceeded(err) && k.shortages.waits(Key{Resource: k.Name, NamespacedName: key}) {
 		return 0, errWaits
 	}

@@ -61,6 +61,8 @@ type Options struct {
 	// QuotaChanged, if set, is called for each space whose quota on the host, or its usage, has changed. It must not
 	// block.
 	QuotaChanged func(space string)
+	// QuotaEased, if set, is called for each space whose quota on the host allows more, or of which less is used. It must not block.
+	QuotaEased func(space string)
 	// Only is the name of the only space that is synced, if the configuration has the rights of that space's account.
 	// Then, only the space's host namespace is watched, except for cluster-scoped resources, and resources by which
 	// others claim host names. If it is empty, all namespaces are watched.
@@ -112,7 +114,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	}
 	h.watches[Quotas] = watches[Quotas]
 	h.Routers[Quotas] = NewRouter(Quotas, nil)
-	h.watchQuotas(h.Routers[Quotas], o.QuotaChanged)
+	h.watchQuotas(h.Routers[Quotas], o.QuotaChanged, o.QuotaEased)
 	return h, nil
 }
 

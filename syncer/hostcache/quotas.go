@@ -4,6 +4,7 @@
 package hostcache
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -79,12 +80,16 @@ func eased(was, is client.Object) bool {
 
 // watchQuotas makes the shared watch of quotas report those that allow more: to the syncers of spaces that are awake,
 // and to sleeping spaces with objects that a quota rejected.
-func (h *Host) watchQuotas(f *Router, changed func(space string)) {
+func (h *Host) watchQuotas(f *Router, changed, easedFor func(space string)) {
 	f.Matters = func(was, is client.Object) bool {
 		if changed != nil && is != nil && spaceOf(is) != "" && was != nil && was.GetAnnotations()[annotationLeft] != is.GetAnnotations()[annotationLeft] {
 			changed(spaceOf(is))
 		}
-		return eased(was, is)
+		more := eased(was, is)
+		if more && easedFor != nil && spaceOf(cmp.Or(is, was)) != "" {
+			easedFor(spaceOf(cmp.Or(is, was)))
+		}
+		return more
 	}
 	f.Changed = func(space string) {
 		if _, short := h.short.Load(space); short {

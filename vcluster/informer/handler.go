@@ -77,10 +77,29 @@ func (i *storeInformer) resyncOne(r *registration, period time.Duration) {
 	if r.removed.Load() {
 		return
 	}
+	i.tellAgain(r)
+	r.resync.Reset(period)
+}
+
+// tellAgain tells r of all objects as if each was updated. The informer is locked.
+func (i *storeInformer) tellAgain(r *registration) {
 	for _, object := range i.indexer.List() {
 		r.push(notification{kind: updated, old: object, object: object})
 	}
-	r.resync.Reset(period)
+}
+
+// resync tells all handlers of all objects again.
+func (i *storeInformer) resync() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped {
+		return
+	}
+	for r := range i.handlers {
+		if !r.removed.Load() {
+			i.tellAgain(r)
+		}
+	}
 }
 
 // remove lets r hear no more. The informer is locked.

@@ -138,6 +138,19 @@ func (p *Pool) start(members []*member) {
 	}
 }
 
+// Resync tells the users of the informers for objects like these of all of them again, as if each was updated. Informers that nobody uses,
+// or that don't read the store, aren't affected.
+func (p *Pool) Resync(examples ...runtime.Object) {
+	for _, example := range examples {
+		p.mu.Lock()
+		m := p.members[reflect.TypeOf(example)]
+		p.mu.Unlock()
+		if m != nil && m.stored != nil {
+			m.stored.resync()
+		}
+	}
+}
+
 // leave ends those of the informers that nobody else uses.
 func (p *Pool) leave(members []*member) {
 	var unused []*member

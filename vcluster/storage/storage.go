@@ -48,7 +48,9 @@ type Store struct {
 	schemas  *schemaUse
 	services once // whether their ports were counted
 	// Tenant says how many namespaces there may be. It must not change once the store is used.
-	Tenant     *access.Source
+	Tenant *access.Source
+	// Quota holds the space to the quota of its tenant; nil if nothing does. It must not change once the store is used.
+	Quota      *Quota
 	namespaces namespacePlaces
 }
 
@@ -122,6 +124,9 @@ func (s *Store) Open(r builtin.Resource) (storage.Interface, error) {
 	}
 	if r.Config.GroupResource == corev1.Resource("namespaces") && s.Tenant != nil {
 		return &quotaNamespaces{bounded, s.Tenant, &registry.Reader{Client: s.Client.Client}, &s.namespaces}, nil
+	}
+	if s.Quota != nil && Counts(r.Config.GroupResource) {
+		return &countedObjects{bounded, s.Quota}, nil
 	}
 	if isStatefulSets(r.Config.GroupResource) {
 		return &boundedStatefulSets{bounded}, nil

@@ -477,6 +477,79 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: object
       type:
         namedType: __untyped_atomic_
+- name: com.github.berth-dev.berth.api.v1alpha1.QuotaHolderKind
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.QuotaLedger
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaLedgerSpec
+    - name: status
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaLedgerStatus
+- name: com.github.berth-dev.berth.api.v1alpha1.QuotaLedgerSpec
+  map:
+    fields:
+    - name: limit
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: parent
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.QuotaLedgerStatus
+  map:
+    fields:
+    - name: allotted
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: mark
+      type:
+        scalar: string
+    - name: shares
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaShare
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+- name: com.github.berth-dev.berth.api.v1alpha1.QuotaShare
+  map:
+    fields:
+    - name: kind
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaHolderKind
+    - name: lowering
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: mark
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: reserved
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
 - name: com.github.berth-dev.berth.api.v1alpha1.QuotaStatus
   map:
     fields:

@@ -1,0 +1,77 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// hostPods returns how many pods spaces have on the host.
+func hostPods(t *testing.T, host *cluster, spaces ...string) (count int) {
+	t.Helper()
+	for _, space := range spaces {
+		count += len(strings.Fields(host.kubectl(t, "get", "pods", "--namespace", "berth-"+space, "-o", "jsonpath={.items[*].metadata.name}")))
+	}
+	return count
+}
+
+// Q2, Q3, Q5: the quota of a tenant holds for all of its spaces and for the tenants below together: exactly as many pods run as it allows,
+// whoever asks. What one tenant frees another one gets.
+func TestQuotasHoldDownTheTree(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--operator")
+	host := b.host(t)
+	for _, tenant := range [][2]string{
+		{"acme", "{quota: {requests.cpu: 8, limits.cpu: 64}}"}, {"acme-a", "{parent: acme, quota: {requests.cpu: 6}}"}, {"acme-b", "{parent: acme, quota: {requests.cpu: 6}}"},
+	} {
+		host.apply(t, tenantObject(tenant[0], tenant[1]))
+		awaitTenant(t, host, tenant[0])
+	}
+	a, c := b.space(t, "acme-a"), b.space(t, "acme-b")
+	spaces := []string{"acme", "acme-a", "acme-b"}
+	for _, space := range []*cluster{a, c} {
+		space.kubectl(t, "create", "deployment", "web", "--image=nginx", "--replicas=0")
+		space.kubectl(t, "set", "resources", "deployment", "web", "--requests=cpu=1", "--limits=cpu=1")
+		space.kubectl(t, "scale", "deployment", "web", "--replicas=8")
+	}
+	all := func(want int) {
+		t.Helper()
+		eventually(t, func() error {
+			return expect("pods on the host", fmt.Sprint(hostPods(t, host, spaces...)), fmt.Sprint(want))
+		})
+	}
+	all(8)
+	inSpace := func(space *cluster) int {
+		return len(strings.Fields(space.kubectl(t, "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].metadata.name}")))
+	}
+	first, second := inSpace(a), inSpace(c)
+	if first > 6 || second > 6 || first+second != 8 {
+		t.Errorf("%d and %d pods in the spaces, want at most 6 each, and 8 together", first, second)
+	}
+	const refusal = "exceeded quota: tenant acme, requested: requests.cpu=1, used: requests.cpu=8, limited: requests.cpu=8"
+	if out, err := a.tryKubectl(t, "", "run", "one", "--image=nginx", "--overrides", `{"spec": {"containers": [{"name": "one", "image": "nginx", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}}`); err == nil || !strings.Contains(out, "forbidden: ") || !strings.Contains(out, "exceeded quota: tenant acme") {
+		t.Errorf("a pod beyond the quota: %s", out)
+	}
+	if first < 6 {
+		eventually(t, func() error {
+			if out := a.kubectl(t, "get", "events", "--field-selector", "reason=FailedCreate", "-o", "jsonpath={.items[*].message}"); !strings.Contains(out, refusal) {
+				return fmt.Errorf("events %q, want %q", out, refusal)
+			}
+			return nil
+		})
+	}
+
+	a.kubectl(t, "scale", "deployment", "web", fmt.Sprintf("--replicas=%d", first-1))
+	eventually(t, func() error { return expect("pods of the second space", fmt.Sprint(inSpace(c)), fmt.Sprint(min(6, second+1))) })
+	all(first - 1 + min(6, second+1))
+
+	b.crash(t)
+	b.up(t, "--operator")
+	host = b.host(t)
+	all(first - 1 + min(6, second+1))
+	b.stop(t, syscall.SIGTERM)
+}

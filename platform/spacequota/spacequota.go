@@ -1,0 +1,346 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package spacequota gives the spaces of a platform their shares of the quotas of their tenants.
+//
+// A space gets a first share when it is isolated on the host ([Quotas.Place]). It asks for more when its share isn't enough: in the space
+// itself, before an object is created ([Quotas.Gate]), and when the host rejects what the syncer makes of an object ([Quotas.Short]).
+// Spaces that were refused try again as soon as something is freed anywhere in the tree of their tenant.
+package spacequota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	utilquota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/quota"
+	"github.com/berth-dev/berth/translate"
+)
+
+const (
+	// retryPause is how long a space that was refused waits until it tries again after something was freed, so that it tries once for
+	// many changes. retryAgain is the shortest time between two tries.
+	retryPause, retryAgain = 200 * time.Millisecond, 800 * time.Millisecond
+	// firstLook and lastLook limit how long a space that was refused waits until it tries again, although nothing tells that anything was
+	// freed.
+	firstLook, lastLook = 5 * time.Second, 2 * time.Minute
+	// askTimeout limits how long a request in a space waits for a larger share.
+	askTimeout = 10 * time.Second
+	workers    = 4
+)
+
+// Options configure [Quotas]. The functions may be called concurrently.
+type Options struct {
+	Host *rest.Config
+	// Of returns the tenant of a space, which is empty if it has none, and the quota of the space itself.
+	Of func(space string) (tenant string, ceiling quota.Amounts)
+	// Retry has a space try again what was refused. It must not block.
+	Retry func(space string)
+	// Refused is called when a quota refuses something for the first time since the space was last refused. It must not block.
+	Refused func(space string, why *quota.Exceeded)
+	Clock   clock.WithTicker
+	Logger  klog.Logger
+}
+
+// Quotas are the shares of a platform's spaces. They are safe for concurrent use.
+type Quotas struct {
+	Options
+	ledgers *quota.Ledgers
+	queue   workqueue.TypedRateLimitingInterface[task]
+
+	mu     sync.Mutex
+	gates  map[string]*quota.Gate
+	hungry map[string]*hunger
+	short  map[string]quota.Amounts // what the host rejected, by space
+}
+
+// hunger is of a space that was refused something.
+type hunger struct {
+	tenant string
+	look   time.Duration
+	since  time.Time // it was last refused
+	tried  time.Time // it last tried again
+}
+
+type task struct {
+	kind  taskKind
+	space string // or tenant
+}
+
+type taskKind uint8
+
+const (
+	retry taskKind = iota
+	grow
+	trim
+)
+
+// New returns the quotas of a platform's spaces.
+func New(o Options) (*Quotas, error) {
+	store, err := quota.NewHost(o.Host, func(space string) *corev1.ResourceQuota { return isolation.NewQuota(translate.Space{Name: space}) })
+	if err != nil {
+		return nil, err
+	}
+	q := &Quotas{
+		Options: o, gates: map[string]*quota.Gate{}, hungry: map[string]*hunger{}, short: map[string]quota.Amounts{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryPause, time.Minute)),
+	}
+	q.ledgers = quota.New(store, q, o.Clock)
+	return q, nil
+}
+
+// least is what each space needs for the objects that isolate it and make its API and its DNS known.
+func least() quota.Amounts {
+	return quota.Amounts{
+		corev1.ResourceServices:                   resource.MustParse("2"),
+		corev1.ResourceConfigMaps:                 resource.MustParse("1"),
+		"count/endpointslices.discovery.k8s.io":   resource.MustParse("4"),
+		"count/networkpolicies.networking.k8s.io": resource.MustParse("3"),
+		"count/serviceaccounts":                   resource.MustParse("3"),
+	}
+}
+
+// Place gives a space the share that it needs to begin with, and writes its quota on the host. The namespace of the space must exist.
+func (q *Quotas) Place(ctx context.Context, space string) error {
+	tenant, ceiling := q.Of(space)
+	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: least(), OnHost: true})
+	switch {
+	case errors.Is(err, quota.ErrNotFound):
+		return fmt.Errorf("the quota of tenant %s isn't known yet: the operator writes it once the tenant exists; look at kubectl get tenant %s: %w", tenant, tenant, err)
+	case err != nil:
+		return fmt.Errorf("give space %s its share of the quota of tenant %s: %w", space, tenant, err)
+	}
+	return nil
+}
+
+// Gate returns the gate of a space that starts; nil if the space has no tenant.
+func (q *Quotas) Gate(space string) *quota.Gate {
+	if tenant, _ := q.Of(space); tenant == "" {
+		q.setGate(space, nil)
+		return nil
+	}
+	gate := quota.NewGate(func(ctx context.Context, has, more quota.Amounts) error { return q.ask(ctx, space, has, more) }, q.Clock)
+	q.setGate(space, gate)
+	return gate
+}
+
+func (q *Quotas) setGate(space string, gate *quota.Gate) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.gates[space] = gate; gate == nil {
+		delete(q.gates, space)
+	}
+}
+
+func (q *Quotas) gate(space string) *quota.Gate {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.gates[space]
+}
+
+// ask is the [quota.Ask] of a space.
+func (q *Quotas) ask(ctx context.Context, space string, has, more quota.Amounts) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	tenant, ceiling := q.Of(space)
+	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: has, More: more})
+	q.note(space, tenant, err)
+	return err
+}
+
+// note notes whether a space was refused something.
+func (q *Quotas) note(space, tenant string, err error) {
+	var exceeded *quota.Exceeded
+	if !errors.As(err, &exceeded) {
+		return
+	}
+	q.mu.Lock()
+	one, was := q.hungry[space]
+	if !was {
+		one = &hunger{tenant: tenant, look: firstLook}
+		q.hungry[space] = one
+	}
+	one.since = q.Clock.Now()
+	look := one.look
+	q.mu.Unlock()
+	if !was && q.Refused != nil {
+		q.Refused(space, exceeded)
+	}
+	q.queue.AddAfter(task{retry, space}, look)
+}
+
+// Lower implements [quota.Gates].
+func (q *Quotas) Lower(space string, to quota.Amounts) quota.Amounts {
+	if gate := q.gate(space); gate != nil {
+		return gate.Lower(to)
+	}
+	return nil
+}
+
+// Raise implements [quota.Gates].
+func (q *Quotas) Raise(space string, hard quota.Amounts) {
+	if gate := q.gate(space); gate != nil {
+		gate.Raise(hard)
+	}
+}
+
+// Eased is told that the quota of a space on the host allows more, or that the space uses less. It does not block.
+func (q *Quotas) Eased(space string) {
+	tenant, _ := q.Of(space) // empty also for spaces of other platforms
+	q.ledgers.Freed(tenant, space)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name, one := range q.hungry {
+		q.queue.AddAfter(task{retry, name}, max(retryPause, retryAgain-q.Clock.Since(one.tried)))
+	}
+}
+
+// Short is told what the host rejected of a space, because its quota there allows no more. It does not block.
+func (q *Quotas) Short(space string, requested quota.Amounts) {
+	if tenant, _ := q.Of(space); tenant == "" {
+		return
+	}
+	q.mu.Lock()
+	q.short[space] = utilquota.Max(q.short[space], requested)
+	q.mu.Unlock()
+	q.queue.AddAfter(task{grow, space}, retryPause/10)
+}
+
+// Check makes sure that the host enforces the share of a space, and takes back what is beyond a limit that was lowered.
+func (q *Quotas) Check(ctx context.Context, space string) error {
+	tenant, _ := q.Of(space)
+	if tenant == "" {
+		return nil
+	}
+	if err := q.ledgers.Settle(ctx, tenant, space); err != nil {
+		return fmt.Errorf("check the quota of space %s: %w", space, err)
+	}
+	q.queue.Add(task{trim, tenant})
+	return nil
+}
+
+// Remove frees the share of a space of which nothing is left on the host.
+func (q *Quotas) Remove(ctx context.Context, space string) error {
+	tenant, _ := q.Of(space)
+	q.setGate(space, nil)
+	if tenant == "" {
+		return nil
+	}
+	if err := q.ledgers.Remove(ctx, tenant, quota.Space(space)); err != nil {
+		return fmt.Errorf("free the share of space %s in the quota of tenant %s: %w", space, tenant, err)
+	}
+	q.Eased(space)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.hungry, space)
+	delete(q.short, space)
+	return nil
+}
+
+// Run does what [Quotas.Eased], [Quotas.Short], and [Quotas.Check] ask for, until ctx ends.
+func (q *Quotas) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for range workers {
+		safego.Go(&group, "give shares of quotas", func() {
+			for q.next(ctx) {
+			}
+		}, nil)
+	}
+	<-ctx.Done()
+	q.queue.ShutDown()
+	group.Wait()
+}
+
+func (q *Quotas) next(ctx context.Context) bool {
+	one, end := q.queue.Get()
+	if end {
+		return false
+	}
+	defer q.queue.Done(one)
+	if err := safego.Call("give shares of quotas", func() error { return q.do(ctx, one) }); err != nil && ctx.Err() == nil {
+		q.Logger.Error(err, "Could not change the share of a quota; Berth retries", "name", one.space)
+		q.queue.AddRateLimited(one)
+		return true
+	}
+	q.queue.Forget(one)
+	return true
+}
+
+func (q *Quotas) do(ctx context.Context, one task) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	switch one.kind {
+	case retry:
+		q.again(one.space)
+		return nil
+	case trim:
+		err := q.ledgers.Trim(ctx, one.space)
+		if errors.Is(err, quota.ErrNotFound) {
+			return nil
+		}
+		return err
+	default:
+		return q.growShort(ctx, one.space)
+	}
+}
+
+// again has a space that was refused try again.
+func (q *Quotas) again(space string) {
+	q.mu.Lock()
+	one, is := q.hungry[space]
+	if is && q.Clock.Since(one.since) > 2*lastLook { // it doesn't want it any more
+		delete(q.hungry, space)
+		is = false
+	}
+	if is {
+		one.tried = q.Clock.Now()
+		one.look = min(2*one.look, lastLook)
+	}
+	gate := q.gates[space]
+	short := len(q.short[space]) > 0
+	q.mu.Unlock()
+	if !is {
+		return
+	}
+	if gate != nil {
+		gate.Freed()
+		q.Retry(space)
+	}
+	if short {
+		q.queue.Add(task{grow, space})
+	}
+}
+
+// growShort asks for what the host rejected.
+func (q *Quotas) growShort(ctx context.Context, space string) error {
+	q.mu.Lock()
+	more := q.short[space]
+	q.mu.Unlock()
+	tenant, ceiling := q.Of(space)
+	if len(more) == 0 || tenant == "" {
+		return nil
+	}
+	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, More: more, OnHost: true})
+	q.note(space, tenant, err)
+	if quota.IsExceeded(err) || errors.Is(err, quota.ErrNotFound) {
+		return nil // once something is freed
+	}
+	if err == nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.short, space)
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	utilquota "k8s.io/apiserver/pkg/quota/v1"
+)
+
+// Amounts are amounts of resources. One that is missing is zero.
+type Amounts = corev1.ResourceList
+
+// total returns the sum of amounts.
+func total(all ...Amounts) Amounts {
+	sum := Amounts{}
+	for _, one := range all {
+		sum = utilquota.Add(sum, one)
+	}
+	return sum
+}
+
+// Over returns how much a is more than b, without resources of which it isn't.
+func Over(a, b Amounts) Amounts {
+	more := Amounts{}
+	for name, amount := range a {
+		if amount.Cmp(b[name]) > 0 {
+			left := amount.DeepCopy()
+			left.Sub(b[name])
+			more[name] = left
+		}
+	}
+	return more
+}
+
+// lower returns the lower amount of each resource of a.
+func lower(a, b Amounts) Amounts {
+	low := Amounts{}
+	for name, amount := range a {
+		low[name] = amount
+		if limit := b[name]; limit.Cmp(amount) < 0 {
+			low[name] = limit
+		}
+	}
+	return low
+}
+
+// only returns the amounts of the resources that names has.
+func only(a, names Amounts) Amounts {
+	some := Amounts{}
+	for name := range names {
+		if amount, ok := a[name]; ok {
+			some[name] = amount
+		}
+	}
+	return some
+}
+
+// half returns half of an amount, rounded down to whole units, or to thousandths for CPU.
+func half(name corev1.ResourceName, amount resource.Quantity) resource.Quantity {
+	if amount.Sign() <= 0 {
+		return resource.Quantity{Format: amount.Format}
+	}
+	if name == corev1.ResourceCPU || strings.HasSuffix(string(name), "."+string(corev1.ResourceCPU)) {
+		return *resource.NewMilliQuantity(amount.MilliValue()/2, amount.Format)
+	}
+	whole := amount.Value()
+	if rounded := resource.NewQuantity(whole, amount.Format); rounded.Cmp(amount) > 0 { // Value rounds up
+		whole--
+	}
+	return *resource.NewQuantity(whole/2, amount.Format)
+}
+
+// withoutZeros returns the amounts that aren't zero, and nil if there are none.
+func withoutZeros(a Amounts) Amounts {
+	if a = utilquota.RemoveZeros(a); len(a) == 0 {
+		return nil
+	}
+	return a
+}
+
+// same reports whether two lists have the same amounts.
+func same(a, b Amounts) bool {
+	return utilquota.Equals(utilquota.RemoveZeros(a), utilquota.RemoveZeros(b))
+}
+
+// format returns amounts as messages have them, such as "pods=1,requests.cpu=500m".
+func format(a Amounts) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		amount := a[name]
+		parts = append(parts, fmt.Sprintf("%s=%s", name, amount.String()))
+	}
+	return strings.Join(parts, ",")
+}
+
+// zero returns nothing, in the format of an amount.
+func zero(like resource.Quantity) *resource.Quantity { return &resource.Quantity{Format: like.Format} }

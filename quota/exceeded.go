@@ -1,0 +1,31 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Exceeded is the error of a request that a quota doesn't allow. Its message reads like upstream's.
+type Exceeded struct {
+	// Tenant is whose quota it is, and Space the space if it is the quota of the space itself.
+	Tenant, Space string
+	// Requested, Used, and Limited have the resources that there is not enough of. Used is without what was requested.
+	Requested, Used, Limited Amounts
+}
+
+func (e *Exceeded) Error() string {
+	of := "tenant " + e.Tenant
+	if e.Space != "" {
+		of = "space " + e.Space
+	}
+	return fmt.Sprintf("exceeded quota: %s, requested: %s, used: %s, limited: %s", of, format(e.Requested), format(e.Used), format(e.Limited))
+}
+
+// IsExceeded reports whether an error is that a quota doesn't allow a request.
+func IsExceeded(err error) bool {
+	var exceeded *Exceeded
+	return errors.As(err, &exceeded)
+}

@@ -1,0 +1,238 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	utilquota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// seenWithin is how long what was admitted counts, although it wasn't seen in the space yet.
+	seenWithin = 30 * time.Second
+	// askAgain is how long a refusal holds, unless something was freed.
+	askAgain = 500 * time.Millisecond
+)
+
+// Gate admits what a space creates, in the process of the space: as long as the space's share is enough, without asking anybody. It is
+// safe for concurrent use.
+type Gate struct {
+	ask   Ask
+	clock clock.PassiveClock
+	turn  chan struct{} // held by whoever asks
+	// counted are closed when seen has all objects of the space.
+	counted []<-chan struct{}
+
+	mu       sync.Mutex
+	hard     Amounts // nil until it is known
+	seen     Amounts // what the objects of the space use
+	admitted map[string][]*Admitted
+	refusal  refusal
+	closed   bool
+}
+
+// Ask asks for a share that is enough for what a space has and needs more. When it returns without an error, [Gate.Raise] was called with
+// what the host lets the space use.
+type Ask func(ctx context.Context, has, more Amounts) error
+
+// refusal is the last error of an ask.
+type refusal struct {
+	err   *Exceeded
+	more  Amounts
+	until time.Time
+}
+
+// Admitted is what was admitted and wasn't seen yet.
+type Admitted struct {
+	gate  *Gate
+	key   string
+	more  Amounts
+	until time.Time
+}
+
+// NewGate returns a gate of a space.
+func NewGate(ask Ask, clock clock.PassiveClock) *Gate {
+	return &Gate{ask: ask, clock: clock, turn: make(chan struct{}, 1), seen: Amounts{}, admitted: map[string][]*Admitted{}}
+}
+
+// CountedAfter has the gate admit nothing until these channels are closed. It must be called before the first Admit.
+func (g *Gate) CountedAfter(counted ...<-chan struct{}) { g.counted = append(g.counted, counted...) }
+
+// Admit admits an object that uses more than before. Done must be called with whether it was written. The error wraps [Exceeded] if a
+// quota doesn't allow it. Nothing is to be done for an object that uses nothing.
+func (g *Gate) Admit(ctx context.Context, key string, more Amounts) (*Admitted, error) {
+	if more = withoutZeros(more); more == nil {
+		return nil, nil
+	}
+	for _, counted := range g.counted {
+		select {
+		case <-counted:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait until the objects of the space are counted: %w", context.Cause(ctx))
+		}
+	}
+	if admitted, _ := g.admit(key, more); admitted != nil {
+		return admitted, nil
+	}
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the quota of the space: %w", context.Cause(ctx))
+	}
+	for range maxTries {
+		admitted, has := g.admit(key, more)
+		if admitted != nil {
+			return admitted, nil
+		}
+		if err := g.refused(more); err != nil {
+			return nil, err
+		}
+		err := g.ask(ctx, has, more)
+		if exceeded := (*Exceeded)(nil); errors.As(err, &exceeded) {
+			g.mu.Lock()
+			g.refusal = refusal{err: exceeded, more: more, until: g.clock.Now().Add(askAgain)}
+			g.mu.Unlock()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("others use the quota of the space all the time; try again")
+}
+
+// admit admits an object if the space's share is enough. Otherwise, it returns what the space uses.
+func (g *Gate) admit(key string, more Amounts) (*Admitted, Amounts) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	used := g.used()
+	if g.hard == nil || len(Over(only(total(used, more), only(more, g.hard)), g.hard)) > 0 {
+		return nil, used
+	}
+	one := &Admitted{gate: g, key: key, more: more, until: g.clock.Now().Add(seenWithin)}
+	g.admitted[key] = append(g.admitted[key], one)
+	return one, nil
+}
+
+// used is what the space uses, or may use in a moment.
+func (g *Gate) used() Amounts {
+	used, now := g.seen, g.clock.Now()
+	for key, waiting := range g.admitted {
+		for _, one := range waiting {
+			if one.until.Before(now) {
+				g.drop(key, one)
+				continue
+			}
+			used = utilquota.Add(used, one.more)
+		}
+	}
+	return used
+}
+
+// Done says whether the object that was admitted was written.
+func (a *Admitted) Done(written bool) {
+	if a == nil || written {
+		return // it counts until it is seen
+	}
+	a.gate.mu.Lock()
+	defer a.gate.mu.Unlock()
+	a.gate.drop(a.key, a)
+}
+
+func (g *Gate) drop(key string, one *Admitted) {
+	var left []*Admitted
+	for _, other := range g.admitted[key] {
+		if other != one {
+			left = append(left, other)
+		}
+	}
+	if g.admitted[key] = left; len(left) == 0 {
+		delete(g.admitted, key)
+	}
+}
+
+// Saw is told what an object of the space uses, and what it used before.
+func (g *Gate) Saw(key string, before, after Amounts) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if waiting := g.admitted[key]; len(waiting) > 0 && !same(before, after) {
+		g.drop(key, waiting[0])
+	}
+	g.seen = utilquota.SubtractWithNonNegativeResult(utilquota.Add(g.seen, after), before)
+	if len(Over(before, after)) > 0 {
+		g.refusal = refusal{}
+	}
+}
+
+// Raise tells what the host lets the space use.
+func (g *Gate) Raise(hard Amounts) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hard = maps.Clone(hard)
+}
+
+// Forget forgets what the host lets the space use, so that the gate asks.
+func (g *Gate) Forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hard = nil
+}
+
+// Close is called when the space stops. What its objects use from then on isn't known.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// Lower has the space use no more of some resources, as far as it doesn't yet, and returns what it uses of all. It returns nil once the
+// gate is closed.
+func (g *Gate) Lower(to Amounts) Amounts {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	used := g.used()
+	for name, amount := range to {
+		if hard, limited := g.hard[name]; limited && hard.Cmp(amount) > 0 {
+			if use := used[name]; use.Cmp(amount) > 0 {
+				amount = use
+			}
+			g.hard[name] = amount
+		}
+	}
+	return used
+}
+
+// Freed says that quotas may allow more than when they last refused something.
+func (g *Gate) Freed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refusal = refusal{}
+}
+
+// refused returns the error of the last ask, if that wanted as little and was a moment ago.
+func (g *Gate) refused(more Amounts) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := g.refusal
+	if last.err == nil || last.until.Before(g.clock.Now()) {
+		return nil
+	}
+	lacks := last.err.Limited
+	if len(Over(only(last.more, lacks), more)) > 0 || len(only(more, lacks)) == 0 {
+		return nil // it wants less
+	}
+	again := *last.err
+	again.Requested = only(more, lacks)
+	return &again
+}
