@@ -126,7 +126,8 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Sync []SyncOption `json:"sync,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
-	// that is there already.
+	// that is there already. Pods can't use extended resources, huge pages, and devices of DeviceClasses that it doesn't
+	// name.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100
