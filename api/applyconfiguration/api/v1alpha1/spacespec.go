@@ -50,7 +50,8 @@ type SpaceSpecApplyConfiguration struct {
 	// as booleans.
 	Sync []SyncOptionApplyConfiguration `json:"sync,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
-	// that is there already.
+	// that is there already. Pods can't use extended resources, huge pages, and devices of DeviceClasses that it doesn't
+	// name.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
 	// scopedQuotas are further ResourceQuotas of the space's namespace on the host, each for a part of its pods. On the host,
 	// their names are berth-NAME.
