@@ -56,7 +56,11 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 	theirPods := podOf(func(s *appsv1.StatefulSet) { s.Name, s.Labels = "berth-web", nil })
 	argos := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "argocd", Name: "argocd-secret"}}
 	foreignRole := spaceBinding("berth-theirs", "berth-theirs") // of the name that this release's would have
+	quota := func(namespace, name string) *corev1.ResourceQuota {
+		return &corev1.ResourceQuota{TypeMeta: typed("v1", "ResourceQuota"), ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
 	for _, o := range []client.Object{
+		quota("berth-mine", "tenants"), quota("berth-mine", "berth-admins"),
 		namespace("berth-archive", nil), namespace("berth-older", labelsOf("older", "")), namespace("unnamed", labelsOf("unnamed", "berth")),
 		opaque, plain, theirs, admins, viewers, foreignRole, argos, theirPods, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 	} {
@@ -111,19 +115,27 @@ func TestHostileWritesOfBerthsAccountAreRefusedByTheHost(t *testing.T) {
 		"pods of an older level": {"Pod Security", applied(mine(func(n *corev1.Namespace) {
 			n.Labels["pod-security.kubernetes.io/enforce-version"] = "v1.0"
 		})), byPolicy},
-		"no Pod Security":              {"Pod Security", patched(namespace("berth-mine", nil), `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":null}}}`), byPolicy},
-		"limits of the host's":         {"it is no space's namespace", applied(limits("kube-system")), byPolicy},
-		"limits of its own":            {"it is no space's namespace", applied(limits("platform")), byPolicy},
-		"limits of another platform's": {"it is that platform's", applied(limits("berth-theirs")), byPolicy},
-		"an account of another's":      {"it is that platform's", applied(account("berth-theirs")), byPolicy},
-		"a role for another's":         {"it is that platform's", applied(spaceBinding("berth-theirs", "berth-theirs")), byPolicy},
-		"a role for itself":            {"all Secrets of the host's", applied(spaceBinding("kube-system", "platform")), byPolicy},
-		"a role for another account":   {"its own namespace's account alone", applied(spaceBinding("berth-mine", "berth-theirs")), byPolicy},
-		"to pose as another's account": {"it is that platform's", applied(impersonation("berth-theirs", "platform", "berth")), byPolicy},
-		"to pose as any account":       {"the namespace is no space's", applied(impersonation("kube-system", "platform", "berth")), byPolicy},
-		"to have another pose":         {"Berth's account alone", applied(impersonation("berth-mine", "second", "berth")), byPolicy},
-		"to have a tenant's pods pose": {"Berth's account alone", applied(impersonation("berth-mine", "berth-mine", "default")), byPolicy},
-		"somebody's Secret":            {"it would be read", func() error { return r.berth.Get(ctx, client.ObjectKeyFromObject(plain), &corev1.Secret{}) }, byRBAC},
+		"no Pod Security":               {"Pod Security", patched(namespace("berth-mine", nil), `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":null}}}`), byPolicy},
+		"limits of the host's":          {"it is no space's namespace", applied(limits("kube-system")), byPolicy},
+		"limits of its own":             {"it is no space's namespace", applied(limits("platform")), byPolicy},
+		"limits of another platform's":  {"it is that platform's", applied(limits("berth-theirs")), byPolicy},
+		"a quota of the host's":         {"it is no space's namespace", applied(quota("kube-system", "berth")), byPolicy},
+		"a quota of another platform's": {"it is that platform's", deleted(quota("berth-theirs", "berth-batch")), byPolicy},
+		"delete a space's quota":        {"nothing would bound the space", deleted(quota("berth-mine", "berth")), byPolicy},
+		"an admin's quota":              {"it would be changed", patched(quota("berth-mine", "tenants"), label("a", "b")), byPolicy},
+		"delete an admin's quota":       {"it is theirs", deleted(quota("berth-mine", "tenants")), byPolicy},
+		"delete one of such a name":     {"it is theirs", deleted(quota("berth-mine", "berth-admins")), byPolicy},
+		"labels on somebody's quota":    {"it would be taken over", patched(quota("berth-mine", "berth-admins"), label(translate.LabelManagedBy, translate.ManagedBy)), byPolicy},
+		"a quota of another name":       {"it is no scoped one", applied(quota("berth-mine", "mine")), byPolicy},
+		"an account of another's":       {"it is that platform's", applied(account("berth-theirs")), byPolicy},
+		"a role for another's":          {"it is that platform's", applied(spaceBinding("berth-theirs", "berth-theirs")), byPolicy},
+		"a role for itself":             {"all Secrets of the host's", applied(spaceBinding("kube-system", "platform")), byPolicy},
+		"a role for another account":    {"its own namespace's account alone", applied(spaceBinding("berth-mine", "berth-theirs")), byPolicy},
+		"to pose as another's account":  {"it is that platform's", applied(impersonation("berth-theirs", "platform", "berth")), byPolicy},
+		"to pose as any account":        {"the namespace is no space's", applied(impersonation("kube-system", "platform", "berth")), byPolicy},
+		"to have another pose":          {"Berth's account alone", applied(impersonation("berth-mine", "second", "berth")), byPolicy},
+		"to have a tenant's pods pose":  {"Berth's account alone", applied(impersonation("berth-mine", "berth-mine", "default")), byPolicy},
+		"somebody's Secret":             {"it would be read", func() error { return r.berth.Get(ctx, client.ObjectKeyFromObject(plain), &corev1.Secret{}) }, byRBAC},
 		"its own Secret": {"no more than others", func() error {
 			return r.berth.Get(ctx, client.ObjectKey{Namespace: "platform", Name: "mine-kubeconfig"}, &corev1.Secret{})
 		}, byRBAC},

@@ -50,6 +50,7 @@ type twoReleases struct {
 func with(namespace string, syncOptions resources.SyncOptions) []isolation.Option {
 	return []isolation.Option{
 		isolation.BoundTo(namespace + "-berth-space"), isolation.Syncing(syncOptions), isolation.ImpersonatedBy("system:serviceaccount:" + namespace + ":berth"),
+		isolation.ScopedBy(map[string]corev1.ResourceQuotaSpec{"batch": {Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}}}),
 	}
 }
 

@@ -38,8 +38,9 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 	ofAnyName := map[string][]string{
 		"namespaces": {"get", "create", "patch", "delete"}, "clusterrolebindings": {"create", "patch", "delete"},
 		"spaces": {"get", "list", "watch", "create", "update", "patch", "delete"}, "spaces/status": {"update", "patch"}, "spaces/finalizers": {"update", "patch"},
-		"tokenreviews": {"create"}, // nothing is stored
-		"secrets":      {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
+		"tokenreviews":   {"create"},                           // nothing is stored
+		"resourcequotas": {"get", "create", "patch", "delete"}, // scoped ones have names of their own
+		"secrets":        {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
 	}
 	poses := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space"+isolation.ImpersonatorSuffix })
 	want := []rbacv1.PolicyRule{

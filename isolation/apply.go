@@ -100,9 +100,19 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		return apply(again)
 	}
 	settings := set(options)
-	for _, o := range Objects(space, quota, options...) {
+	allowed, err := alreadyCounted(ctx, host, space)
+	if err == nil && ns.Name != "" {
+		err = removeScopedQuotas(ctx, host, space, settings.scoped)
+	}
+	if err != nil {
+		return err
+	}
+	for _, o := range Objects(allowed, quota, options...) {
 		switch o := o.(type) {
 		case *corev1.ResourceQuota:
+			if o.Name != objectName {
+				break
+			}
 			if settings.place != nil {
 				if err := settings.place(ctx); err != nil {
 					return err
@@ -128,6 +138,14 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 			continue
 		}
 		if err := apply(o); err != nil {
+			return err
+		}
+	}
+	if len(allowed.Settings.Counted) < len(space.Settings.Counted) {
+		if err := awaitCounted(ctx, host, space); err != nil {
+			return err
+		}
+		if err := apply(namespace(space, settings)); err != nil {
 			return err
 		}
 	}

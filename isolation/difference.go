@@ -60,9 +60,15 @@ func difference(want, live client.Object, defaultQuota bool) string {
 		live, _ := live.(*corev1.ResourceQuota)
 		for _, name := range slices.Sorted(maps.Keys(want.Spec.Hard)) {
 			hard, limited := live.Spec.Hard[name]
-			if !limited || !defaultQuota && hard.Cmp(want.Spec.Hard[name]) != 0 {
+			if mayDiffer := defaultQuota && want.Name == objectName; !limited || !mayDiffer && hard.Cmp(want.Spec.Hard[name]) != 0 {
 				return fmt.Sprintf("spec.hard[%s]", name)
 			}
+		}
+		switch {
+		case !sameScopes(&want.Spec, &live.Spec):
+			return "spec.scopes"
+		case !same(want.Spec.ScopeSelector, live.Spec.ScopeSelector):
+			return "spec.scopeSelector"
 		}
 	case *corev1.LimitRange: // the host sets defaults in it
 		live, _ := live.(*corev1.LimitRange)

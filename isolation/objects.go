@@ -46,8 +46,7 @@ func Objects(space translate.Space, quota corev1.ResourceList, options ...Option
 	return slices.Concat([]client.Object{
 		namespace(space, o),
 		&corev1.ResourceQuota{TypeMeta: kind("v1", "ResourceQuota"), ObjectMeta: meta(space, objectName), Spec: corev1.ResourceQuotaSpec{Hard: quota}},
-		limits(space, o.limits),
-	}, networkPolicies(space), account(space, o))
+	}, scopedQuotas(space, o.scoped), []client.Object{limits(space, o.limits)}, networkPolicies(space), account(space, o))
 }
 
 // NewQuota returns the ResourceQuota of a space on the host, without numbers.
@@ -90,6 +89,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	for key, list := range map[string][]string{
 		translate.AnnotationPlacement: {o.where.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
 		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
+		hostpolicy.AnnotationPodResources: names(space.Settings.Counted), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
 	} {
 		if said := strings.Join(list, ","); said != "" {
 			ns.Annotations[key] = said
@@ -98,6 +98,13 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	ns.Labels[podsecurity.EnforceLevelLabel] = string(cmp.Or(space.Settings.PodSecurity.Level, translate.PodSecurityLevel))
 	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
 	return ns
+}
+
+func names(of translate.Counted) (out []string) {
+	for _, name := range of {
+		out = append(out, string(name))
+	}
+	return out
 }
 
 // limits returns a LimitRange with defaults for containers that request nothing, because the quota counts only what is
@@ -183,6 +190,8 @@ type settings struct {
 	place func(context.Context) error
 	// limits are those of the LimitRange; nil for the defaults.
 	limits []corev1.LimitRangeItem
+	// scoped are further quotas by name.
+	scoped map[string]corev1.ResourceQuotaSpec
 	// labels and annotations are those of the namespace, in addition to Berth's.
 	labels, annotations map[string]string
 	// dedicated are the rights of the space's own process; nil to leave them unchanged.
@@ -243,6 +252,11 @@ func QuotaPlacedBy(place func(context.Context) error) Option {
 
 // LimitedBy sets the limits of the LimitRange. It has no effect if there are none.
 func LimitedBy(limits []corev1.LimitRangeItem) Option { return func(s *settings) { s.limits = limits } }
+
+// ScopedBy adds quotas, each for a part of the space's pods. The ResourceQuota of each is berth-NAME.
+func ScopedBy(quotas map[string]corev1.ResourceQuotaSpec) Option {
+	return func(s *settings) { s.scoped = quotas }
+}
 
 // LabelledBy adds labels and annotations to the namespace. Those that Berth sets take precedence.
 func LabelledBy(labels, annotations map[string]string) Option {

@@ -53,6 +53,7 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 	e := newEnv(t)
 	e.run()
 	const admin = client.FieldOwner("admin")
+	const gpus, pages = "requests.example.com/gpu", "requests.hugepages-2Mi" // of a quota, a space is told only which devices there are
 	quantity := resource.MustParse
 	quantities := func(pairs ...string) map[corev1.ResourceName]resource.Quantity {
 		all := map[corev1.ResourceName]resource.Quantity{}
@@ -64,40 +65,56 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 	limit := func(kind corev1.LimitType, cpu string) corev1.LimitRangeItem {
 		return corev1.LimitRangeItem{Type: kind, Max: corev1.ResourceList{"cpu": quantity(cpu)}}
 	}
+	scoped := func(name, pods string) v1alpha1.ScopedQuota {
+		return v1alpha1.ScopedQuota{Name: name, Hard: quantities("pods", pods), Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}}
+	}
+	scopedOf := func(s *v1alpha1.Space) (all string) {
+		for _, q := range s.Spec.ScopedQuotas {
+			pods := q.Hard["pods"]
+			all += q.Name + "=" + pods.String() + " "
+		}
+		return all
+	}
 	e.reason(v1alpha1.SystemTenant, v1alpha1.ReasonActive)
 	change(e, &v1alpha1.BerthConfiguration{ObjectMeta: tenant("berth").ObjectMeta}, func(c *v1alpha1.BerthConfiguration) {
-		c.Spec.TenantDefaults = v1alpha1.TenantDefaults{Quota: quantities("limits.cpu", "4", "pods", "50"), OwnerProfile: v1alpha1.NamespaceAdmin, Isolation: v1alpha1.Dedicated}
+		c.Spec.TenantDefaults = v1alpha1.TenantDefaults{Quota: quantities(gpus, "4", "pods", "50"), OwnerProfile: v1alpha1.NamespaceAdmin, Isolation: v1alpha1.Dedicated}
 	})
 	e.create(tenant("solar", func(s *v1alpha1.TenantSpec) {
-		s.Quota = quantities("limits.cpu", "8", "limits.memory", "16Gi")
+		s.Quota = quantities("limits.cpu", "8", gpus, "8", pages, "16Gi")
 		s.LimitRange = []corev1.LimitRangeItem{limit(corev1.LimitTypePod, "2"), limit(corev1.LimitTypeContainer, "1")}
+		s.ScopedQuotas = []v1alpha1.ScopedQuota{scoped("batch", "20"), scoped("long", "30")}
 		s.HostNamespaces = v1alpha1.HostNamespace{Labels: map[string]string{"cost-center": "7", "backup": "daily"}, Annotations: map[string]string{"a": "b"}}
 	}))
-	space := e.spaceIs("solar", "has the tenant's", func(s *v1alpha1.Space) bool { return len(s.Spec.LimitRange) > 0 })
-	e.limitIs("solar", "limits.cpu", "8", "limits.memory", "16Gi", "pods", "50", "requests.cpu", "16")
-	if len(space.Spec.Quota) > 0 { // it is for all spaces of the tenant, and the ledger has it
-		t.Errorf("the space has the quota %v", space.Spec.Quota)
+	space := e.spaceIs("solar", "has the tenant's", func(s *v1alpha1.Space) bool { return len(s.Spec.Quota) > 0 })
+	if diff := cmp.Diff(quantities(gpus, "8", pages, "16Gi"), space.Spec.Quota); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
-	if space.Spec.Access.OwnerProfile != v1alpha1.NamespaceAdmin || space.Spec.Isolation != v1alpha1.Dedicated || len(space.Spec.LimitRange) != 2 ||
+	e.limitIs("solar", "limits.cpu", "8", gpus, "8", "pods", "50", "requests.cpu", "16")
+	if space.Spec.Access.OwnerProfile != v1alpha1.NamespaceAdmin || space.Spec.Isolation != v1alpha1.Dedicated || len(space.Spec.LimitRange) != 2 || scopedOf(space) != "batch=20 long=30 " ||
 		space.Spec.HostNamespace.Labels["backup"] != "daily" || space.Spec.HostNamespace.Annotations["a"] != "b" {
 		t.Errorf("the space is %+v", space.Spec)
 	}
 
-	apply := v1alpha1ac.Space("solar").WithSpec(v1alpha1ac.SpaceSpec().WithIsolation(v1alpha1.Shared).WithQuota(quantities("limits.cpu", "12")).
+	own := v1alpha1ac.ScopedQuota().WithName("long").WithHard(quantities("pods", "5")).WithScopes(corev1.ResourceQuotaScopeTerminating)
+	apply := v1alpha1ac.Space("solar").WithSpec(v1alpha1ac.SpaceSpec().WithScopedQuotas(own).WithIsolation(v1alpha1.Shared).WithQuota(quantities(gpus, "1")).
 		WithLimitRange(limit(corev1.LimitTypePod, "9")).WithHostNamespace(v1alpha1ac.HostNamespace().WithLabels(map[string]string{"backup": "never"})))
 	if err := e.Apply(t.Context(), apply, admin, client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 	change(e, tenant("solar"), func(one *v1alpha1.Tenant) {
-		one.Spec.Quota = quantities("limits.cpu", "16", "limits.memory", "32Gi")
+		one.Spec.Quota = quantities("limits.cpu", "8", gpus, "16", pages, "32Gi")
 		one.Spec.LimitRange[1].Max["cpu"] = quantity("3")
+		one.Spec.ScopedQuotas = []v1alpha1.ScopedQuota{scoped("batch", "21"), scoped("long", "31")}
 	})
-	e.limitIs("solar", "limits.cpu", "16", "limits.memory", "32Gi", "pods", "50")
 	space = e.spaceIs("solar", "follows the tenant", func(s *v1alpha1.Space) bool {
-		return slices.ContainsFunc(s.Spec.LimitRange, func(l corev1.LimitRangeItem) bool { return l.Max.Cpu().String() == "3" })
+		most := s.Spec.Quota[pages]
+		return most.String() == "32Gi"
 	})
-	if diff := cmp.Diff(quantities("limits.cpu", "12"), space.Spec.Quota); diff != "" { // what the space itself has stays
+	if diff := cmp.Diff(quantities(gpus, "1", pages, "32Gi"), space.Spec.Quota); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := scopedOf(space); !strings.Contains(got, "batch=21 ") || !strings.Contains(got, "long=5 ") {
+		t.Errorf("scoped quotas of the space: %s", got)
 	}
 	cpu := map[corev1.LimitType]string{}
 	for _, item := range space.Spec.LimitRange {
@@ -115,12 +132,16 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.spaceIs("solar", "has the tenant's again", func(s *v1alpha1.Space) bool {
-		return len(s.Spec.Quota) == 0 && s.Spec.HostNamespace.Labels["backup"] == "daily" && len(s.Spec.LimitRange) == 2
+		limit := s.Spec.Quota[gpus]
+		return limit.String() == "16" && s.Spec.HostNamespace.Labels["backup"] == "daily" && len(s.Spec.LimitRange) == 2
 	})
 	// What the tenant doesn't set any more is gone.
-	change(e, tenant("solar"), func(one *v1alpha1.Tenant) { one.Spec.Quota, one.Spec.HostNamespaces = nil, v1alpha1.HostNamespace{} })
-	e.spaceIs("solar", "has no labels", func(s *v1alpha1.Space) bool { return len(s.Spec.HostNamespace.Labels) == 0 })
-	e.limitIs("solar", "limits.cpu", "4", "pods", "50", "limits.memory", "128Gi")
+	change(e, tenant("solar"), func(one *v1alpha1.Tenant) {
+		one.Spec.Quota, one.Spec.ScopedQuotas, one.Spec.HostNamespaces = nil, nil, v1alpha1.HostNamespace{}
+	})
+	e.spaceIs("solar", "has the configuration's", func(s *v1alpha1.Space) bool {
+		return cmp.Equal(s.Spec.Quota, quantities(gpus, "4")) && len(s.Spec.HostNamespace.Labels) == 0 && len(s.Spec.ScopedQuotas) == 0
+	})
 
 	// Nobody adds an owner to a space of a tenant, or to its namespaces' labels; other fields are free.
 	change(e, space, func(s *v1alpha1.Space) {

@@ -103,7 +103,7 @@ func newEnv(t *testing.T, name string) *testEnv {
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(env.reserve, env.limits), nil }},
 			{Name: "BerthIsolation", New: func() (admission.Interface, error) {
-				return berthadmission.NewIsolation(true, env.where, env.space.Settings.PodSecurity), nil
+				return berthadmission.NewIsolation(true, env.where, &env.space.Settings), nil
 			}},
 		},
 		Logger: klog.Background(),

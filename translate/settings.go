@@ -25,6 +25,21 @@ type Settings struct {
 	Domains []string
 	// DefaultLimits are the limits of containers that set none. Nil means [DefaultLimits].
 	DefaultLimits corev1.ResourceList
+	// Counted are the devices and huge pages that pods may request.
+	Counted Counted
+	// Bandwidth bounds the bandwidth of each pod.
+	Bandwidth PodBandwidth
+}
+
+// PodBandwidth bounds the bandwidth to and from each pod, in bits per second. The host's network plugin enforces it.
+type PodBandwidth struct{ Ingress, Egress Bandwidth }
+
+// Bandwidth bounds the bandwidth of each pod in one direction.
+type Bandwidth struct {
+	// Default is that of pods that set none. If it is nil, they have Max.
+	Default *resource.Quantity
+	// Max is the most that pods may set. If it is nil, they may set any.
+	Max *resource.Quantity
 }
 
 // PodSecurityLevel is the Pod Security Standard that every pod of a tenant must meet, in addition to [PodSecurity]. The

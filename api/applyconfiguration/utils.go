@@ -23,6 +23,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AccessApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdditionalRoleBinding"):
 		return &apiv1alpha1.AdditionalRoleBindingApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Bandwidth"):
+		return &apiv1alpha1.BandwidthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BerthConfiguration"):
 		return &apiv1alpha1.BerthConfigurationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BerthConfigurationSpec"):
@@ -45,6 +47,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.OwnerStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Permissions"):
 		return &apiv1alpha1.PermissionsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodBandwidth"):
+		return &apiv1alpha1.PodBandwidthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodSecurity"):
 		return &apiv1alpha1.PodSecurityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Publication"):
@@ -71,6 +75,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.QuotaShareApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QuotaStatus"):
 		return &apiv1alpha1.QuotaStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScopedQuota"):
+		return &apiv1alpha1.ScopedQuotaApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScopeExpression"):
+		return &apiv1alpha1.ScopeExpressionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScopeSelector"):
+		return &apiv1alpha1.ScopeSelectorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SharedObject"):
 		return &apiv1alpha1.SharedObjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SharedObjectSpec"):

@@ -5,6 +5,7 @@ package v1alpha1_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,35 +31,40 @@ func TestExamplesAreValid(t *testing.T) {
 		t.Fatalf("examples: %q, %v", files, err)
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			object, typed := example(t, file)
-			// As kubectl sends it, so that the API server finds fields that the definition does not have.
-			if err := c.Create(t.Context(), object.DeepCopy(), client.DryRunAll); err != nil {
-				t.Error(err)
-			}
-			if err := unstructured.SetNestedField(object.Object, true, "spec", "unknown"); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "spec.unknown") {
-				t.Errorf("a field that the definition does not have: %v", err)
-			}
-			space, ok := typed.(*v1alpha1.Space)
-			if !ok {
-				return
-			}
-			for name := range space.Spec.Limits {
-				if quantity, ok := bounds.ByName(name); !ok || quantity.Bound().Scope != bounds.PerSpace {
-					t.Errorf("%s is no limit of a space", name)
-				}
-			}
-			var options []string
-			for _, option := range space.Spec.Sync {
-				options = append(options, option.Resource+"="+option.Value)
-			}
-			if _, err := resources.Parse(options); err != nil {
-				t.Error(err)
-			}
-		})
+		for i, content := range documents(t, file) {
+			t.Run(fmt.Sprintf("%s %d", filepath.Base(file), i), func(t *testing.T) { checkExample(t, c, content) })
+		}
+	}
+}
+
+func checkExample(t *testing.T, c client.Client, content string) {
+	t.Helper()
+	object, typed := example(t, content)
+	// As kubectl sends it, so that the API server finds fields that the definition does not have.
+	if err := c.Create(t.Context(), object.DeepCopy(), client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+	if err := unstructured.SetNestedField(object.Object, true, "spec", "unknown"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), object, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "spec.unknown") {
+		t.Errorf("a field that the definition does not have: %v", err)
+	}
+	space, ok := typed.(*v1alpha1.Space)
+	if !ok {
+		return
+	}
+	for name := range space.Spec.Limits {
+		if quantity, ok := bounds.ByName(name); !ok || quantity.Bound().Scope != bounds.PerSpace {
+			t.Errorf("%s is no limit of a space", name)
+		}
+	}
+	var options []string
+	for _, option := range space.Spec.Sync {
+		options = append(options, option.Resource+"="+option.Value)
+	}
+	if _, err := resources.Parse(options); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -69,7 +75,7 @@ func TestTheFullExamplesSetEveryField(t *testing.T) {
 		t.Fatalf("examples: %q, %v", files, err)
 	}
 	for _, file := range files {
-		_, object := example(t, file)
+		_, object := example(t, documents(t, file)[0])
 		for _, path := range unset(reflect.ValueOf(object).Elem().FieldByName("Spec"), "spec") {
 			if !ofKubernetes(path) {
 				t.Errorf("%s lacks %s", file, path)
@@ -115,22 +121,28 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 	}
 }
 
-// example returns the object of a file, as it is written and as its type.
-func example(t *testing.T, file string) (*unstructured.Unstructured, runtime.Object) {
+// documents returns the objects of a file.
+func documents(t *testing.T, file string) []string {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return strings.Split(string(content), "\n---\n")
+}
+
+// example returns an object as it is written and as its type.
+func example(t *testing.T, content string) (*unstructured.Unstructured, runtime.Object) {
+	t.Helper()
 	object, scheme := &unstructured.Unstructured{}, runtime.NewScheme()
-	if err := errors.Join(yaml.Unmarshal(content, &object.Object), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(yaml.Unmarshal([]byte(content), &object.Object), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	typed, err := scheme.New(object.GroupVersionKind())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.UnmarshalStrict(content, typed); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(content), typed); err != nil {
 		t.Fatal(err)
 	}
 	return object, typed

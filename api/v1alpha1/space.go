@@ -126,11 +126,20 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Sync []SyncOption `json:"sync,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
-	// that is there already.
+	// that is there already. Pods can't use extended resources, huge pages, and devices of DeviceClasses that it doesn't
+	// name.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100
 	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// scopedQuotas are further ResourceQuotas of the space's namespace on the host, each for a part of its pods. On the host,
+	// their names are berth-NAME.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	ScopedQuotas []ScopedQuota `json:"scopedQuotas,omitempty"`
 	// limitRange are the limits of the LimitRange of the space's namespace on the host, at most one of each type. They hold
 	// for pods and claims that are created later.
 	// +optional
@@ -304,6 +313,10 @@ type Network struct {
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self.all(range, isCIDR(range) && cidr(range) == cidr(range).masked() && cidr(range).prefixLength() > 0)",message="must be address ranges such as 203.0.113.0/24 or 2001:db8::/32, without bits beyond their length"
 	ClosedRanges []string `json:"closedRanges,omitempty"`
+	// podBandwidth bounds the bandwidth of each pod, if the host's network plugin honors the annotations
+	// kubernetes.io/ingress-bandwidth and kubernetes.io/egress-bandwidth. A change holds for pods that are created later.
+	// +optional
+	PodBandwidth PodBandwidth `json:"podBandwidth,omitzero"`
 }
 
 // Sleep says when a space is put to sleep.

@@ -115,6 +115,14 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100
 	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
+	// one of the same name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	ScopedQuotas []ScopedQuota `json:"scopedQuotas,omitempty"`
 	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
 	// +optional
 	// +listType=map

@@ -41,7 +41,7 @@ func podMetadata() []admissionv1.Validation {
 	labels := "k.matches('^(label[.])?" + strings.ReplaceAll(translate.Domain, ".", "[.]") + "/') || k == '" + translate.LabelManagedBy + "' && object.metadata.labels[k] == '" + translate.ManagedBy + "' || " +
 		"!k.matches('" + reservedLabels() + "') || k.startsWith('app.kubernetes.io/') && !(k in " + quoted(wholeLabels()...) + ")"
 	annotations := "k.startsWith('" + translate.Domain + "/') || k.startsWith('label." + translate.Domain + "/') || k.startsWith('annotation." + translate.Domain + "/') || " +
-		"k == 'kubernetes.io/limit-ranger'" // upstream's admission says by it what it filled in
+		bandwidthKeys() + " || k == 'kubernetes.io/limit-ranger'" // upstream's admission says by it what it filled in
 	return onlyIn(labels, annotations, "false", "false", true)
 }
 

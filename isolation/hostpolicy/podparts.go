@@ -24,7 +24,7 @@ func placement() []admissionv1.Validation {
 	const selector = "object.spec.?nodeSelector.orValue({})"
 	selected := "(has(object.spec.runtimeClassName) || " +
 		selector + ".all(k, k in " + said + " || k + '=' + object.spec.nodeSelector[k] in " + said + ") && " +
-		"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failingNodes() + ")) && " +
+		"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failingNodes() + " || " + ofRequested("t") + ")) && " +
 		"(!object.spec.?affinity.?nodeAffinity.hasValue() || " +
 		"(object.spec.affinity.nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]) + " +
 		"object.spec.affinity.nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.preference))" +
@@ -50,6 +50,13 @@ func failingNodes() string {
 	return quoted(corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure)
 }
 
+// ofRequested reports whether a toleration is of a resource that the pod requests. By
+// convention, nodes that have it have a taint of its name.
+func ofRequested(toleration string) string {
+	key := toleration + ".?key.orValue('')"
+	return says("resources", key) + " && (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " + key + " in c.?resources.?requests.orValue({}))"
+}
+
 // adminsChoose reports whether other admission chooses the nodes of the space's pods.
 func adminsChoose() string {
 	return "namespaceObject.metadata.?annotations.orValue({}).exists(k, k in " +
@@ -61,7 +68,7 @@ func adminsChoose() string {
 func podParts() []admissionv1.Validation {
 	const created = "has(request.subResource) || oldObject != null || object == null || "
 	const token = "has(s.serviceAccountToken) && s.serviceAccountToken.?audience.orValue('') != '' && object.spec.?serviceAccountName.orValue('').contains('--')"
-	const shared = ".all(r, r in ['cpu', 'memory', 'ephemeral-storage'])"
+	counted := ".all(r, r in ['cpu', 'memory', 'ephemeral-storage'] || " + says("resources", "r") + ")"
 	return []admissionv1.Validation{
 		Refuse("a space's pods may have neither a spec.priorityClassName that begins with system- nor the spec.serviceAccountName of Berth",
 			created+"!object.spec.?priorityClassName.orValue('').startsWith('system-') && "+
@@ -70,8 +77,8 @@ func podParts() []admissionv1.Validation {
 			created+"object.spec.?volumes.orValue([]).all(v, "+parse(podVolume).at("dyn(v)", "", 1)+" && "+
 				"v.?projected.?sources.orValue([]).all(s, !has(s.serviceAccountToken) || "+token+"))"),
 		// Of what is not cpu or memory, requests and limits are the same.
-		Refuse("a space's pods may request cpu, memory and ephemeral-storage only, and no device: spec may have no resourceClaims and no other resources",
-			created+"!has(object.spec.resourceClaims) && object.spec.?resources.?requests.orValue({})"+shared+" && "+
-				"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.?resources.?requests.orValue({})"+shared+")"),
+		Refuse("a space's pods may request only cpu, memory, ephemeral-storage, and what the quota of the space names, such as requests.example.com/gpu, and no device: spec may have no resourceClaims and no other resources",
+			created+"!has(object.spec.resourceClaims) && object.spec.?resources.?requests.orValue({})"+counted+" && "+
+				"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.?resources.?requests.orValue({})"+counted+")"),
 	}
 }

@@ -16,8 +16,8 @@ import (
 // holds nothing that is about other kinds.
 func Pods() Policy {
 	return Policy{
-		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("adds", AnnotationHostAdds)},
-		Validations: joined(whose(), podStatus(), placement(), podParts(), podMetadata(), podShape(), podSecurity()),
+		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("resources", AnnotationPodResources), listed("bandwidth", AnnotationPodBandwidth), listed("adds", AnnotationHostAdds)},
+		Validations: joined(whose(), podStatus(), placement(), podParts(), podMetadata(), podShape(), podSecurity(), bandwidth()),
 	}
 }
 

@@ -33,6 +33,11 @@ const (
 	AnnotationClosed = translate.Domain + "/closed"
 	// AnnotationPodSecurity lists what [PodSecurity] returns.
 	AnnotationPodSecurity = translate.Domain + "/pod-security"
+	// AnnotationPodResources lists the extended resources and huge pages that the quota
+	// of the space counts.
+	AnnotationPodResources = translate.Domain + "/pod-resources"
+	// AnnotationPodBandwidth lists what [PodBandwidth] returns.
+	AnnotationPodBandwidth = translate.Domain + "/pod-bandwidth"
 	// AnnotationHostAdds is for the host's admin. It lists what other admission adds
 	// to the space's objects as they are created: annotation:KEY, label:KEY,
 	// finalizer:NAME, and loadBalancerClass:NAME.

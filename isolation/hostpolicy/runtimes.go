@@ -15,12 +15,12 @@ import (
 // its own class adds, and nothing else that [Pods] refuses of pods without a class.
 func Runtimes() Policy {
 	said := "namespaceObject.metadata.?annotations['" + translate.AnnotationPlacement + "'].orValue('').split(',')"
-	return Policy{Validations: []admissionv1.Validation{
+	return Policy{Variables: []admissionv1.Variable{listed("resources", AnnotationPodResources)}, Validations: []admissionv1.Validation{
 		Refuse("a space's pods may choose only nodes of the space or of their runtime class: remove other entries of spec.nodeSelector and spec.tolerations",
 			"oldObject != null || object == null || params.metadata.name != object.spec.runtimeClassName || "+adminsChoose()+" || "+
 				"object.spec.?nodeSelector.orValue({}).all(k, k in "+said+" || k + '=' + object.spec.nodeSelector[k] in "+said+" || "+
 				"params.?scheduling.?nodeSelector.orValue({})[?k].orValue('') == object.spec.nodeSelector[k]) && "+
-				"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in "+failingNodes()+" || t in params.?scheduling.?tolerations.orValue([]))"),
+				"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in "+failingNodes()+" || "+ofRequested("t")+" || t in params.?scheduling.?tolerations.orValue([]))"),
 	}}
 }
 

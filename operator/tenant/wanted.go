@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/translate"
 )
 
 // wanted returns the fields of a space's spec that the tenant sets. Access and namespaces are the tenant's alone. The others are
@@ -23,6 +25,14 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 		return nil, err
 	}
 	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space)}
+	// The API of a space refuses devices that the spec of the space doesn't name. The ledger holds all spaces to these amounts together.
+	want.Quota = translate.CountedIn(one.quota)
+	maps.DeleteFunc(want.Quota, func(name corev1.ResourceName, _ resourceQuantity) bool { return others("spec", "quota", string(name)) })
+	for _, quota := range one.tenant.Spec.ScopedQuotas {
+		if !others("spec", "scopedQuotas", fieldpath.KeyByFields("name", quota.Name)) {
+			want.ScopedQuotas = append(want.ScopedQuotas, quota)
+		}
+	}
 	for _, limit := range one.tenant.Spec.LimitRange {
 		if !others("spec", "limitRange", fieldpath.KeyByFields("type", string(limit.Type))) {
 			want.LimitRange = append(want.LimitRange, limit)

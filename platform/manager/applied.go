@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/translate"
 )
 
 // appliedFile is in the directory of a space, and holds the spec that the space runs with.
@@ -77,8 +80,19 @@ func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
 
 func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec = ofRunning(specs.WithoutEnforced(spec))
-	spec.Quota, spec.HostNamespace, spec.Sleep, spec.Snapshots = nil, v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
+	spec.Quota, spec.ScopedQuotas = countedNames(spec.Quota), nil
+	spec.HostNamespace, spec.Sleep, spec.Snapshots = v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
 	return spec
+}
+
+// countedNames returns the names of resources that pods may request because the quota counts them, which the API server
+// of the space decides about. The amounts are for the host.
+func countedNames(quota map[corev1.ResourceName]resource.Quantity) map[corev1.ResourceName]resource.Quantity {
+	names := translate.CountedIn(quota)
+	for name := range names {
+		names[name] = resource.Quantity{}
+	}
+	return names
 }
 
 // ofRunning is what of a spec matters to a space that runs.

@@ -194,7 +194,7 @@ func (m *Manager) removeProcess(ctx context.Context, name string) error {
 // isolationOf is what isolates a space with a store.
 func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 	settings, own := m.config.Specs.Shard(name, m.closed), m.config.Specs.Of(name)
-	options := append(slices.Clone(m.isolationOptions), isolation.Syncing(own.Sync()), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange),
+	options := append(slices.Clone(m.isolationOptions), isolation.Syncing(own.Sync()), isolation.PlacedBy(settings.Placement), isolation.LimitedBy(own.LimitRange), isolation.ScopedBy(own.ScopedQuotas),
 		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
 	if tenant, _ := m.quotaOf(name); tenant != "" {
 		options = append(options, isolation.QuotaPlacedBy(func(ctx context.Context) error { return m.shares.Place(ctx, name) }))

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// withDefaults returns a spec in which the defaults replace what is not set: single fields, entries of maps, and
-// resources of sync. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains or a list of
+// withDefaults returns a spec in which the defaults replace what is not set: single fields, entries of maps,
+// resources of sync, and scoped quotas. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains or a list of
 // ignored clients is set, it replaces that of the defaults. Isolation, paused, deletionPolicy, tenantName,
 // access, namespaces, and publications have no defaults.
 func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
@@ -24,6 +24,7 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	own.Limits = joinMaps(own.Limits, defaults.Limits)
 	own.Sync = joinSync(own.Sync, defaults.Sync)
 	own.Quota = joinMaps(own.Quota, defaults.Quota)
+	own.ScopedQuotas = joinBy(own.ScopedQuotas, defaults.ScopedQuotas, func(q v1alpha1.ScopedQuota) string { return q.Name })
 	own.LimitRange = either(own.LimitRange, defaults.LimitRange)
 	security, usual := &own.PodSecurity, defaults.PodSecurity
 	security.Level = cmp.Or(security.Level, usual.Level)
@@ -36,6 +37,9 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	own.Nodes.AllowedLabels = joinSets(own.Nodes.AllowedLabels, defaults.Nodes.AllowedLabels)
 	own.Network.AllowedDomains = either(own.Network.AllowedDomains, defaults.Network.AllowedDomains)
 	own.Network.ClosedRanges = joinSets(own.Network.ClosedRanges, defaults.Network.ClosedRanges)
+	bandwidth, usually := &own.Network.PodBandwidth, defaults.Network.PodBandwidth
+	bandwidth.Ingress.Default, bandwidth.Ingress.Max = cmp.Or(bandwidth.Ingress.Default, usually.Ingress.Default), cmp.Or(bandwidth.Ingress.Max, usually.Ingress.Max)
+	bandwidth.Egress.Default, bandwidth.Egress.Max = cmp.Or(bandwidth.Egress.Default, usually.Egress.Default), cmp.Or(bandwidth.Egress.Max, usually.Egress.Max)
 	if own.Sleep.IdleAfterSeconds == nil {
 		own.Sleep.IdleAfterSeconds = defaults.Sleep.IdleAfterSeconds
 	}
@@ -79,10 +83,15 @@ func either[T any](own, defaults []T) []T {
 }
 
 func joinSync(own, defaults []v1alpha1.SyncOption) []v1alpha1.SyncOption {
+	return joinBy(own, defaults, func(o v1alpha1.SyncOption) string { return o.Resource })
+}
+
+// joinBy returns the items of both lists. Where both have an item of a name, that of own is used.
+func joinBy[T any](own, defaults []T, name func(T) string) []T {
 	joined := slices.Clone(own)
-	for _, option := range defaults {
-		if !slices.ContainsFunc(own, func(o v1alpha1.SyncOption) bool { return o.Resource == option.Resource }) {
-			joined = append(joined, option)
+	for _, item := range defaults {
+		if !slices.ContainsFunc(own, func(o T) bool { return name(o) == name(item) }) {
+			joined = append(joined, item)
 		}
 	}
 	return joined

@@ -39,12 +39,15 @@ type Settings struct {
 	// objects have the defaults, or what an admin changed in them.
 	Quota corev1.ResourceList
 	// Ceiling are the numbers that the spec sets. A space of a tenant has no others of its own.
-	Ceiling    corev1.ResourceList
-	LimitRange []corev1.LimitRangeItem
-	Namespace  v1alpha1.HostNamespace
-	idle       shard.Idle // After is -1 if the spec does not set it
-	Snapshots  Snapshots
-	enforced   enforced
+	Ceiling corev1.ResourceList
+	// ScopedQuotas are further quotas there, by name.
+	ScopedQuotas map[string]corev1.ResourceQuotaSpec
+	bandwidth    translate.PodBandwidth
+	LimitRange   []corev1.LimitRangeItem
+	Namespace    v1alpha1.HostNamespace
+	idle         shard.Idle // After is -1 if the spec does not set it
+	Snapshots    Snapshots
+	enforced     enforced
 }
 
 // settingsOf returns the settings of a spec, and an error for each invalid value.
@@ -55,6 +58,10 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	}
 	settings.idle = idleOf(&spec.Sleep)
 	quotaErrs := checkQuota(spec.Quota, path.Child("quota"))
+	scoped, more := scopedQuotasOf(spec.ScopedQuotas, path.Child("scopedQuotas"))
+	settings.ScopedQuotas, quotaErrs = scoped, append(quotaErrs, more...)
+	bandwidth, more := bandwidthOf(&spec.Network.PodBandwidth, path.Child("network", "podBandwidth"))
+	settings.bandwidth, quotaErrs = bandwidth, append(quotaErrs, more...)
 	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
 	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // in spaceDefaults; the schema of Space rejects it
 		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "must be 0 or more"))
@@ -72,19 +79,6 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	settings.closed, errs = closed, append(errs, more...)
 	errs = append(append(errs, quotaErrs...), checkMetadata(spec.HostNamespace.Labels, spec.HostNamespace.Annotations, path.Child("hostNamespace"))...)
 	return settings, append(errs, checkEnforced(spec, path)...)
-}
-
-// checkQuota rejects what the host would reject.
-func checkQuota(quota map[corev1.ResourceName]resource.Quantity, path *field.Path) (errs field.ErrorList) {
-	for _, name := range slices.Sorted(maps.Keys(quota)) {
-		for _, problem := range validation.IsQualifiedName(string(name)) {
-			errs = append(errs, field.Invalid(path.Key(string(name)), name, "must be the name of a resource: "+problem))
-		}
-		if value := quota[name]; value.Sign() < 0 {
-			errs = append(errs, field.Invalid(path.Key(string(name)), value.String(), "must be 0 or more"))
-		}
-	}
-	return errs
 }
 
 // idleOf returns when a space is idle. If the spec names no user agents, those of common clients that watch all

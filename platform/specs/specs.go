@@ -194,8 +194,8 @@ func (s *Specs) Idle(space string) shard.Idle {
 func (s *Specs) Objects(space string) translate.Settings {
 	own := s.Of(space)
 	return translate.Settings{
-		DefaultLimits: own.defaultLimits(),
-		PodSecurity:   own.security, Domains: own.domains, ReservedLabels: s.reservedLabels, ShowNodeAddresses: s.showNodeAddresses,
+		DefaultLimits: own.defaultLimits(), Counted: translate.CountedBy(own.Quota), Bandwidth: own.bandwidth,
+		PodSecurity: own.security, Domains: own.domains, ReservedLabels: s.reservedLabels, ShowNodeAddresses: s.showNodeAddresses,
 	}
 }
 

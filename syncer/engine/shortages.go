@@ -285,7 +285,7 @@ func asks(host client.Object) string {
 		for _, c := range slices.Concat(o.Spec.InitContainers, o.Spec.Containers) {
 			asked = append(asked, c.Resources.Requests, c.Resources.Limits)
 		}
-		asked = append(asked, o.Spec.Resources, o.Spec.Overhead, o.Spec.PriorityClassName)
+		asked = append(asked, o.Spec.Resources, o.Spec.Overhead, o.Spec.PriorityClassName, o.Spec.ActiveDeadlineSeconds != nil)
 	case *corev1.PersistentVolumeClaim:
 		asked = append(asked, o.Spec.Resources, o.Spec.StorageClassName)
 	case *corev1.Service:

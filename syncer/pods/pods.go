@@ -101,7 +101,7 @@ func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 		return nil, false, nil
 	}
 	asked := pod.Asked(v)
-	errs := append(pod.Check(&v.ObjectMeta, &asked), pod.CheckSecurity(s.Space.Settings.PodSecurity, &v.ObjectMeta, &asked)...)
+	errs := append(pod.Check(&v.ObjectMeta, &asked), pod.CheckSettings(&s.Space.Settings, &v.ObjectMeta, &asked)...)
 	if err := engine.Forbid(errs); err != nil {
 		return nil, false, err
 	}

@@ -16,7 +16,8 @@ import (
 
 // Check lists what a tenant may not ask of the host with a pod (M2, M4),
 // each with its field, and nothing for a pod that may be translated. Which nodes
-// it may ask for, [Placement.Check] tells.
+// it may ask for, [Placement.Check] tells, and what depends on the settings of its
+// space, [CheckSettings].
 func Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := podSecurity(meta, spec)
@@ -25,12 +26,9 @@ func Check(meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
 	errs = append(errs, checkGrace(path, spec)...)
 	errs = append(errs, countParts(path, spec)...)
 	errs = append(errs, checkSize(meta, spec)...)
-	errs = append(errs, checkShared(path, spec)...)
+	errs = append(errs, checkTopologies(path, spec)...)
 	for i := range spec.Volumes {
 		errs = append(errs, checkVolume(path.Child("volumes").Index(i), &spec.Volumes[i])...)
-	}
-	if len(spec.ResourceClaims) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), "spaces cannot use devices of the host; remove the claims here and in the containers' resources"))
 	}
 	windowsOptions(path, spec, func(path *field.Path, o *corev1.WindowsSecurityContextOptions) {
 		for name, set := range map[string]bool{"gmsaCredentialSpecName": o.GMSACredentialSpecName != nil, "gmsaCredentialSpec": o.GMSACredentialSpec != nil} {

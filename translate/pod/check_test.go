@@ -92,11 +92,11 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := sample.PlainPod()
-			if errs := pod.Check(&v.ObjectMeta, &v.Spec); len(errs) > 0 {
+			if errs := checked(v); len(errs) > 0 {
 				t.Fatalf("refused before the attack: %v", errs)
 			}
 			tc.do(v)
-			errs := pod.Check(&v.ObjectMeta, &v.Spec)
+			errs := checked(v)
 			named := false
 			for _, err := range errs {
 				named = named || strings.Contains(err.Field, tc.field)
@@ -108,7 +108,7 @@ func TestCheckPodRefusesWhatReachesForTheHost(t *testing.T) {
 				t.Errorf("%s: no refusal names %s: %v", tc.reason, tc.field, errs)
 			}
 			host := pod.ToHost(sample.Demo(), v, sample.Surroundings{})
-			if errs := pod.Check(&host.ObjectMeta, &host.Spec); len(errs) > 0 {
+			if errs := checked(host); len(errs) > 0 {
 				t.Errorf("%s: it is in the host pod still: %v", tc.reason, errs)
 			}
 		})

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pod is the translation of pods, from the check of what a tenant wrote to
-// what the tenant reads of the host's pod: [Check] and [CheckSecurity] say what is
+// what the tenant reads of the host's pod: [Check] and [CheckSettings] say what is
 // refused, [ToHost] makes the host's pod, [PullStatus] the status in the space, and
 // [Scrub] and [Event] pass on messages without what they say of the host.
 //

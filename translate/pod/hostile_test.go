@@ -74,7 +74,7 @@ func propAnyPodStaysInItsSpace(t *rapid.T) {
 	checkNoPlace(t, &host.Spec)
 	checkFieldPaths(t, host)
 	checkSelectors(t, space, host)
-	if errs := pod.Check(&host.ObjectMeta, &host.Spec); len(errs) > 0 {
+	if errs := checked(host); len(errs) > 0 {
 		t.Errorf("the host pod asks for what tenants may not: %v", errs)
 	}
 	if t.Failed() {

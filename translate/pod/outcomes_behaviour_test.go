@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
@@ -94,7 +95,7 @@ func checkOutcome(t *testing.T, s site) {
 	without, with := bareFor(s), bareFor(s)
 	put(reflect.ValueOf(&without.Spec).Elem(), s.path, func(reflect.Value) {})
 	put(reflect.ValueOf(&with.Spec).Elem(), s.path, sampleOf(s))
-	errs := slices.Concat(pod.Check(&with.ObjectMeta, &with.Spec), translate.Placement{}.Check(&with.Spec), pod.CheckSecurity(translate.PodSecurity{}, &with.ObjectMeta, &with.Spec))
+	errs := slices.Concat(checked(with), translate.Placement{}.Check(&with.Spec))
 	if s.outcome == refused {
 		if !strings.Contains(errs.ToAggregate().Error(), s.name()) {
 			t.Errorf("not refused by its name: %v", errs)
@@ -134,7 +135,7 @@ func checkOutcome(t *testing.T, s site) {
 			}
 			v.Set(reflect.ValueOf(s.never).Convert(v.Type()))
 		})
-		errs := pod.Check(&never.ObjectMeta, &never.Spec)
+		errs := checked(never)
 		if len(errs) == 0 {
 			t.Fatalf("%v is not refused", s.never)
 		}
@@ -146,6 +147,11 @@ func checkOutcome(t *testing.T, s site) {
 			t.Errorf("%v is not refused by its name: %v", s.never, errs)
 		}
 	}
+}
+
+// checked is what is refused of a pod of a space without settings.
+func checked(v *corev1.Pod) field.ErrorList {
+	return append(pod.Check(&v.ObjectMeta, &v.Spec), pod.CheckSettings(&translate.Settings{}, &v.ObjectMeta, &v.Spec)...)
 }
 
 // sampleOf sets what a field may have, where not anything will do.

@@ -52,12 +52,13 @@ type decided struct {
 func about[T any](decisions ...decision) decided { return decided{reflect.TypeFor[T](), decisions} }
 
 const (
-	hostsName  = "the name of the host's object for it"
-	noNodes    = "nodes are hidden"
-	baseline   = "what the baseline level of Pod Security allows"
-	otherNames = "found on the host pod under other names"
-	nodesFile  = "a file of the host's nodes; an admin may allow them"
-	hostSource = "reaches storage or files of the host's"
+	hostsName   = "the name of the host's object for it"
+	noNodes     = "nodes are hidden"
+	baseline    = "what the baseline level of Pod Security allows"
+	otherNames  = "found on the host pod under other names"
+	nodesFile   = "a file of the host's nodes; an admin may allow them"
+	countedOnly = "cpu, memory, ephemeral-storage, and what [the quota of the space names](quota.md#devices-and-huge-pages)"
+	hostSource  = "reaches storage or files of the host's"
 )
 
 // outcomes is the one table of what becomes of each field of a pod's spec, and of
@@ -85,7 +86,7 @@ func outcomes() []decided {
 			are(refused, "hostNetwork hostPID hostIPC", "namespaces of the host's"),
 			are(refused, "schedulerName", "except default-scheduler"),
 			are(hostOnly, "runtimeClassName", "an imported one is the host pod's, too ([syncing](../concepts/syncing.md)); any other is refused"),
-			are(refused, "resourceClaims", "spaces cannot use devices of the host; the claims must go, here and in containers"),
+			are(refused, "resourceClaims", "request [devices of a class](quota.md#devices-and-huge-pages) in the limits of containers instead"),
 			are(refused, "schedulingGroup", "groups of pods are the host's scheduler's"),
 			are(hostOnly, "evictionResponders", "who answers evictions in the space is not there on the host"),
 		),
@@ -115,7 +116,7 @@ func outcomes() []decided {
 		about[metav1.LabelSelector](are(translated, "matchLabels matchExpressions", "narrowed to the space and its namespaces")),
 		about[metav1.LabelSelectorRequirement](are(translated, "key operator values", "narrowed to the space and its namespaces")),
 		about[corev1.Toleration](
-			are(kept, "key operator value effect tolerationSeconds", "of the taints node.kubernetes.io/not-ready and unreachable; others are left out, as they lead to nodes that were set apart"),
+			are(kept, "key operator value effect tolerationSeconds", "of the taints node.kubernetes.io/not-ready and unreachable, and of those that have the name of a device that the pod requests; others are left out, as they lead to nodes that were set apart"),
 		),
 		about[corev1.HostAlias](keeps("ip hostnames")),
 		about[corev1.PodDNSConfig](are(translated, "nameservers searches options", "come after the space's own, in what fits")),
@@ -152,9 +153,9 @@ func containerOutcomes() []decided {
 		about[corev1.SecretKeySelector](are(translated, "name", hostsName), keeps("key optional")),
 		about[corev1.FileKeySelector](keeps("volumeName path key optional")),
 		about[corev1.ResourceRequirements](
-			keepsBut("limits", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory, and ephemeral-storage"),
-			keepsBut("requests", corev1.ResourceList{"example.com/gpu": one()}, "cpu, memory, and ephemeral-storage"),
-			are(refused, "claims", "spaces cannot use devices of the host"),
+			keepsBut("limits", corev1.ResourceList{"example.com/gpu": one()}, countedOnly),
+			keepsBut("requests", corev1.ResourceList{"example.com/gpu": one()}, countedOnly),
+			are(refused, "claims", "request [devices of a class](quota.md#devices-and-huge-pages) in limits instead"),
 		),
 		about[corev1.ContainerResizePolicy](keeps("resourceName restartPolicy")),
 		about[corev1.ContainerRestartRule](keeps("action exitCodes")),

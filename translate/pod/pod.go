@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
@@ -33,7 +34,7 @@ type Surroundings struct {
 	Budgets  []*policyv1.PodDisruptionBudget
 }
 
-// ToHost is v's host object. v must have passed [Check]: what that refuses is
+// ToHost is v's host object. v must have passed [Check] and [CheckSettings]: what they refuse is
 // left out here, so that a pod that slipped by is weaker, never stronger.
 //
 // The spec is built field by field, so that a field that Kubernetes adds stays
@@ -68,7 +69,7 @@ func ToHost(s translate.Space, v *corev1.Pod, in Surroundings) *corev1.Pod {
 		ReadinessGates:                gates(v),
 		Affinity:                      affinity(s, v, in.Namespaces),
 		TopologySpreadConstraints:     topologySpread(s, v),
-		Tolerations:                   tolerations(p.Tolerations),
+		Tolerations:                   tolerations(s.Settings.Counted, p),
 		HostAliases:                   p.HostAliases,
 		OS:                            p.OS,
 		HostUsers:                     p.HostUsers,
@@ -78,7 +79,8 @@ func ToHost(s translate.Space, v *corev1.Pod, in Surroundings) *corev1.Pod {
 	capGrace(&host.Spec)
 	weaken(host)
 	secure(s.Settings.PodSecurity, &host.Spec)
-	dropUnshared(&host.Spec)
+	dropUncounted(s.Settings.Counted, &host.Spec)
+	replaceTopologies(&host.Spec)
 	return host
 }
 
@@ -88,6 +90,7 @@ func podMeta(s translate.Space, v *corev1.Pod, in Surroundings) metav1.ObjectMet
 	s.AddLabels(&m, v.Labels)
 	translate.AddPoliced(&m, v, in.Policies)
 	s.AddBudget(&m, v, in.Budgets)
+	addBandwidth(s.Settings.Bandwidth, &v.ObjectMeta, &m)
 	return m
 }
 
@@ -141,11 +144,20 @@ func Push(want, have *corev1.Pod) bool {
 func Gated(v *corev1.Pod) bool { return len(v.Spec.SchedulingGates) > 0 }
 
 // tolerations keeps those of failing nodes, which only shorten or lengthen a
-// pod's stay. Any other would let a tenant onto nodes that were set apart.
-func tolerations(all []corev1.Toleration) []corev1.Toleration {
+// pod's stay, and those of nodes with a resource that the pod requests: by convention,
+// they have a taint of its name. Any other would let a tenant onto nodes that were set apart.
+func tolerations(counted translate.Counted, spec *corev1.PodSpec) []corev1.Toleration {
+	requested := map[string]bool{corev1.TaintNodeNotReady: true, corev1.TaintNodeUnreachable: true}
+	eachResources(nil, spec, func(_ *field.Path, r *corev1.ResourceRequirements) {
+		for name := range r.Limits { // the same as the requests
+			if slices.Contains(counted, name) {
+				requested[string(name)] = true
+			}
+		}
+	})
 	var kept []corev1.Toleration
-	for _, t := range all {
-		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
+	for _, t := range spec.Tolerations {
+		if requested[t.Key] {
 			kept = append(kept, *t.DeepCopy())
 		}
 	}

@@ -17,8 +17,12 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// CheckSecurity lists what a tenant may not ask for in this space, each with its field.
-func CheckSecurity(p translate.PodSecurity, meta *metav1.ObjectMeta, spec *corev1.PodSpec) (errs field.ErrorList) {
+// CheckSettings lists what a tenant may not ask for in a space with these settings, each with its field.
+func CheckSettings(s *translate.Settings, meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
+	return slices.Concat(checkSecurity(s.PodSecurity, meta, spec), checkResources(s.Counted, field.NewPath("spec"), spec), checkBandwidth(s.Bandwidth, meta))
+}
+
+func checkSecurity(p translate.PodSecurity, meta *metav1.ObjectMeta, spec *corev1.PodSpec) (errs field.ErrorList) {
 	if p.Level == api.LevelRestricted {
 		errs = levelErrors(api.LevelRestricted, meta, spec)
 	}

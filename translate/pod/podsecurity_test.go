@@ -66,7 +66,7 @@ func TestHostileSecurityContextsAreRefused(t *testing.T) {
 			v := sample.PlainPod()
 			tc.change(v)
 			var got []string
-			for _, e := range pod.CheckSecurity(tc.security, &v.ObjectMeta, &v.Spec) {
+			for _, e := range pod.CheckSettings(&translate.Settings{PodSecurity: tc.security}, &v.ObjectMeta, &v.Spec) {
 				got = append(got, e.Field)
 			}
 			slices.Sort(got)

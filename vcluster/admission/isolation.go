@@ -39,13 +39,13 @@ type Isolation struct {
 	*admission.Handler
 	snapshots bool
 	where     translate.Placement
-	security  translate.PodSecurity
+	settings  *translate.Settings
 }
 
 // NewIsolation returns the plugin. Where volume snapshots are synced, claims may be
 // made of them; where pods may name nodes, there may be DaemonSets.
-func NewIsolation(snapshots bool, where translate.Placement, security translate.PodSecurity) *Isolation {
-	return &Isolation{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where, security}
+func NewIsolation(snapshots bool, where translate.Placement, settings *translate.Settings) *Isolation {
+	return &Isolation{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where, settings}
 }
 
 var _ admission.ValidationInterface = (*Isolation)(nil)
@@ -152,7 +152,7 @@ func validateNetworking(a admission.Attributes) error {
 }
 
 func (p *Isolation) checkPod(m *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
-	return slices.Concat(pod.Check(m, spec), p.where.Check(spec), pod.CheckSecurity(p.security, m, spec))
+	return slices.Concat(pod.Check(m, spec), p.where.Check(spec), pod.CheckSettings(p.settings, m, spec))
 }
 
 func (p *Isolation) validatePod(a admission.Attributes) error {

@@ -87,6 +87,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.rbac.v1.Subject
           elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.Bandwidth
+  map:
+    fields:
+    - name: default
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: max
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
 - name: com.github.berth-dev.berth.api.v1alpha1.BerthConfiguration
   map:
     fields:
@@ -223,6 +232,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: associative
+    - name: podBandwidth
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PodBandwidth
 - name: com.github.berth-dev.berth.api.v1alpha1.Nodes
   map:
     fields:
@@ -312,6 +324,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
           elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.PodBandwidth
+  map:
+    fields:
+    - name: egress
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Bandwidth
+    - name: ingress
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Bandwidth
 - name: com.github.berth-dev.berth.api.v1alpha1.PodSecurity
   map:
     fields:
@@ -542,6 +563,50 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.berth-dev.berth.api.v1alpha1.ScopeExpression
+  map:
+    fields:
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.ScopeSelectorOperator
+    - name: scopeName
+      type:
+        namedType: io.k8s.api.core.v1.ResourceQuotaScope
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+- name: com.github.berth-dev.berth.api.v1alpha1.ScopeSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.ScopeExpression
+          elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.ScopedQuota
+  map:
+    fields:
+    - name: hard
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: name
+      type:
+        scalar: string
+    - name: scopeSelector
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ScopeSelector
+    - name: scopes
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.ResourceQuotaScope
+          elementRelationship: associative
 - name: com.github.berth-dev.berth.api.v1alpha1.ShareScope
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SharedObject
@@ -672,6 +737,14 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: scopedQuotas
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.ScopedQuota
+          elementRelationship: associative
+          keys:
+          - name
     - name: sleep
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Sleep
@@ -892,6 +965,14 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: scopedQuotas
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.ScopedQuota
+          elementRelationship: associative
+          keys:
+          - name
     - name: space
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.TenantSpace
@@ -1025,6 +1106,10 @@ var schemaYAML = typed.YAMLObject(`types:
   map:
     elementType:
       namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: io.k8s.api.core.v1.ResourceQuotaScope
+  scalar: string
+- name: io.k8s.api.core.v1.ScopeSelectorOperator
+  scalar: string
 - name: io.k8s.api.core.v1.SeccompProfileType
   scalar: string
 - name: io.k8s.api.networking.v1.IPBlock

@@ -16,6 +16,9 @@ type NetworkApplyConfiguration struct {
 	// closedRanges are address ranges, in CIDR form, that the space's pods must not reach, besides private and special ones
 	// and those of the host's Services, pods, and nodes.
 	ClosedRanges []string `json:"closedRanges,omitempty"`
+	// podBandwidth bounds the bandwidth of each pod, if the host's network plugin honors the annotations
+	// kubernetes.io/ingress-bandwidth and kubernetes.io/egress-bandwidth. A change holds for pods that are created later.
+	PodBandwidth *PodBandwidthApplyConfiguration `json:"podBandwidth,omitempty"`
 }
 
 // NetworkApplyConfiguration constructs a declarative configuration of the Network type for use with
@@ -41,5 +44,13 @@ func (b *NetworkApplyConfiguration) WithClosedRanges(values ...string) *NetworkA
 	for i := range values {
 		b.ClosedRanges = append(b.ClosedRanges, values[i])
 	}
+	return b
+}
+
+// WithPodBandwidth sets the PodBandwidth field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PodBandwidth field is set to the value of the last call.
+func (b *NetworkApplyConfiguration) WithPodBandwidth(value *PodBandwidthApplyConfiguration) *NetworkApplyConfiguration {
+	b.PodBandwidth = value
 	return b
 }

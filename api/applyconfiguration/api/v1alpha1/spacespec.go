@@ -50,8 +50,12 @@ type SpaceSpecApplyConfiguration struct {
 	// as booleans.
 	Sync []SyncOptionApplyConfiguration `json:"sync,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
-	// that is there already.
+	// that is there already. Pods can't use extended resources, huge pages, and devices of DeviceClasses that it doesn't
+	// name.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// scopedQuotas are further ResourceQuotas of the space's namespace on the host, each for a part of its pods. On the host,
+	// their names are berth-NAME.
+	ScopedQuotas []ScopedQuotaApplyConfiguration `json:"scopedQuotas,omitempty"`
 	// limitRange are the limits of the LimitRange of the space's namespace on the host, at most one of each type. They hold
 	// for pods and claims that are created later.
 	LimitRange []v1.LimitRangeItem `json:"limitRange,omitempty"`
@@ -168,6 +172,19 @@ func (b *SpaceSpecApplyConfiguration) WithQuota(entries map[v1.ResourceName]reso
 	}
 	for k, v := range entries {
 		b.Quota[k] = v
+	}
+	return b
+}
+
+// WithScopedQuotas adds the given value to the ScopedQuotas field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ScopedQuotas field.
+func (b *SpaceSpecApplyConfiguration) WithScopedQuotas(values ...*ScopedQuotaApplyConfiguration) *SpaceSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithScopedQuotas")
+		}
+		b.ScopedQuotas = append(b.ScopedQuotas, *values[i])
 	}
 	return b
 }

@@ -43,6 +43,9 @@ type TenantSpecApplyConfiguration struct {
 	// quota is the quota on the host of each of the tenant's spaces that sets none for a resource. If neither this nor the
 	// BerthConfiguration sets one, it is that of the platform.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
+	// one of the same name.
+	ScopedQuotas []ScopedQuotaApplyConfiguration `json:"scopedQuotas,omitempty"`
 	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
 	LimitRange []v1.LimitRangeItem `json:"limitRange,omitempty"`
 	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
@@ -155,6 +158,19 @@ func (b *TenantSpecApplyConfiguration) WithQuota(entries map[v1.ResourceName]res
 	}
 	for k, v := range entries {
 		b.Quota[k] = v
+	}
+	return b
+}
+
+// WithScopedQuotas adds the given value to the ScopedQuotas field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ScopedQuotas field.
+func (b *TenantSpecApplyConfiguration) WithScopedQuotas(values ...*ScopedQuotaApplyConfiguration) *TenantSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithScopedQuotas")
+		}
+		b.ScopedQuotas = append(b.ScopedQuotas, *values[i])
 	}
 	return b
 }

@@ -1,0 +1,62 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/translate"
+)
+
+// noClaims is the reason why resource claims are refused.
+const noClaims = "spaces have no resource claims; remove them here and in the containers' resources, and request " + resourcev1.ResourceDeviceClassPrefix +
+	"CLASS in the containers' limits, if the quota of the space names it"
+
+// checkResources refuses resources that the quota of the space doesn't count.
+func checkResources(counted translate.Counted, path *field.Path, spec *corev1.PodSpec) (errs field.ErrorList) {
+	if len(spec.ResourceClaims) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), noClaims))
+	}
+	eachResources(path, spec, func(path *field.Path, r *corev1.ResourceRequirements) {
+		if len(r.Claims) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("claims"), noClaims))
+		}
+		for at, list := range map[string]corev1.ResourceList{"limits": r.Limits, "requests": r.Requests} {
+			for name, value := range list {
+				if !counted.Allows(name) {
+					errs = append(errs, field.Forbidden(path.Child(at).Key(string(name)), fmt.Sprintf("%s requested, but the quota of the space doesn't name %s; "+
+						"remove the resource, or ask the platform's admin to add it to the quota", value.String(), translate.QuotaName(name))))
+				}
+			}
+		}
+	})
+	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
+	return errs
+}
+
+// dropUncounted clears from a host pod what [checkResources] refuses.
+func dropUncounted(counted translate.Counted, spec *corev1.PodSpec) {
+	eachResources(nil, spec, func(_ *field.Path, r *corev1.ResourceRequirements) {
+		r.Claims = nil
+		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
+			maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool { return !counted.Allows(name) })
+		}
+	})
+}
+
+// eachResources visits the resources of a pod and of all its containers.
+func eachResources(path *field.Path, spec *corev1.PodSpec, visit func(*field.Path, *corev1.ResourceRequirements)) {
+	if spec.Resources != nil {
+		visit(path.Child("resources"), spec.Resources)
+	}
+	eachContainerAt(path, spec, func(path *field.Path, c *corev1.Container) { visit(path.Child("resources"), &c.Resources) })
+}
