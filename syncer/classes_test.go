@@ -23,7 +23,7 @@ func TestPodsNameTheClassesThatAreShown(t *testing.T) {
 	env := synced(t, "classes")
 	priorities, runtimes := env.host.SchedulingV1().PriorityClasses(), env.host.NodeV1().RuntimeClasses()
 	priority := func(name string, value int32, labels map[string]string) *schedulingv1.PriorityClass {
-		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Value: value}
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Value: value, PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 	}
 	must(t, priorities.Create, priority("classes-imported", 7, importLabel()))
 	must(t, priorities.Create, priority("classes-hidden", 1_000_000, nil))

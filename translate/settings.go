@@ -23,6 +23,8 @@ type Settings struct {
 	// Domains are the domains in which the host names of the space's ingresses, gateways, and routes must be, such as
 	// "example.com". If there are none, all host names are allowed.
 	Domains []string
+	// Priorities are the priorities of the space's pods on the host.
+	Priorities Priorities
 	// DefaultLimits are the limits of containers that set none. Nil means [DefaultLimits].
 	DefaultLimits corev1.ResourceList
 }

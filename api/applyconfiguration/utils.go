@@ -47,6 +47,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PermissionsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodSecurity"):
 		return &apiv1alpha1.PodSecurityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Priority"):
+		return &apiv1alpha1.PriorityApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Publication"):
 		return &apiv1alpha1.PublicationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PublicationField"):

@@ -111,4 +111,13 @@ type TenantDefaults struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	NamespaceQuota *int32 `json:"namespaceQuota,omitempty"`
+	// nodes are those of the host's nodes that the pods of the tenants' spaces run on, for tenants without a tenant above. A
+	// tenant's own entries of selector take precedence, and its own allowedLabels and tolerations replace these.
+	// +optional
+	Nodes Nodes `json:"nodes,omitzero"`
+	// priority is which PriorityClasses of the host the pods of the tenants' spaces have, for tenants without a tenant above. It
+	// has no preemption: several tenants would not have nodes of their own.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.preemption)",message="preemption is set in each tenant, because several tenants don't have nodes of their own"
+	Priority Priority `json:"priority,omitzero"`
 }

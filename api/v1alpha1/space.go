@@ -147,6 +147,10 @@ type SpaceSpec struct {
 	// nodes are those of the host's nodes that the space's pods run on. A change holds for pods that are created later.
 	// +optional
 	Nodes Nodes `json:"nodes,omitzero"`
+	// priority is which PriorityClasses of the host the space's pods have, and whether they preempt other pods. A change holds
+	// for pods that are created later.
+	// +optional
+	Priority Priority `json:"priority,omitzero"`
 	// network is what the space exposes, and what its pods reach.
 	// +optional
 	Network Network `json:"network,omitzero"`
@@ -264,7 +268,6 @@ const (
 type Nodes struct {
 	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is not set.
 	// +optional
-	// +mapType=atomic
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32
 	Selector map[string]string `json:"selector,omitempty"`
@@ -278,7 +281,52 @@ type Nodes struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key == 'kubernetes.io/hostname')",message="kubernetes.io/hostname would reveal the names of nodes; use a label that several nodes share"
 	AllowedLabels []string `json:"allowedLabels,omitempty"`
+	// tolerations are added to the space's pods, so that they run on nodes with these taints. Each has a key and an effect.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.key) && has(t.effect) && !has(t.tolerationSeconds) && (!has(t.operator) || t.operator in ['Equal', 'Exists']))",message="a toleration must have a key and an effect, the operator Equal or Exists, and no tolerationSeconds"
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
+
+// Priority is which PriorityClasses of the host a space's pods have, and whether they preempt other pods.
+//
+// +kubebuilder:validation:MinProperties=1
+type Priority struct {
+	// allowedClasses are names of PriorityClasses of the host, among those that spaces import. The space imports no others,
+	// and its pods have no others on the host. If it is not set, the space imports all that the sync option priorityclasses
+	// selects.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	AllowedClasses []string `json:"allowedClasses,omitempty"`
+	// defaultClass is the PriorityClass on the host of pods that have none there otherwise. It need not be imported. If it is
+	// not set, it is that of the host.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	DefaultClass string `json:"defaultClass,omitempty"`
+	// preemption says whether pods of the space preempt pods with a lower priority when no node has room. Disabled: they
+	// preempt no pod of a space. OwnNodes: they do, because nodes.selector selects nodes on which no pods of other tenants
+	// run. Defaults to Disabled.
+	// +optional
+	Preemption Preemption `json:"preemption,omitempty"`
+}
+
+// Preemption says which pods a space's pods preempt.
+//
+// +kubebuilder:validation:Enum=Disabled;OwnNodes
+type Preemption string
+
+// Preemptions.
+const (
+	PreemptionDisabled Preemption = "Disabled"
+	PreemptionOwnNodes Preemption = "OwnNodes"
+)
 
 // Network is what a space exposes, and what its pods reach.
 //

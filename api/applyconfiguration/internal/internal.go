@@ -237,6 +237,11 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: tolerations
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.Toleration
           elementRelationship: atomic
 - name: com.github.berth-dev.berth.api.v1alpha1.Owner
   map:
@@ -333,6 +338,23 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: userNamespaces
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Preemption
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Priority
+  map:
+    fields:
+    - name: allowedClasses
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: defaultClass
+      type:
+        scalar: string
+    - name: preemption
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Preemption
 - name: com.github.berth-dev.berth.api.v1alpha1.Publication
   map:
     fields:
@@ -588,6 +610,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podSecurity
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.PodSecurity
+    - name: priority
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Priority
     - name: publications
       type:
         list:
@@ -725,12 +750,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceQuota
       type:
         scalar: numeric
+    - name: nodes
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Nodes
     - name: ownerProfile
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
     - name: platformName
       type:
         scalar: string
+    - name: priority
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Priority
     - name: quota
       type:
         map:
@@ -793,6 +824,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaces
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Namespaces
+    - name: nodes
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Nodes
     - name: ownerProfile
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
@@ -811,6 +845,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: permissions
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Permissions
+    - name: priority
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Priority
     - name: private
       type:
         scalar: boolean
@@ -886,6 +923,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: memory
       type:
         scalar: string
+    - name: nodeSelector
+      type:
+        scalar: string
     - name: owners
       type:
         scalar: string
@@ -953,6 +993,28 @@ var schemaYAML = typed.YAMLObject(`types:
     elementType:
       namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
 - name: io.k8s.api.core.v1.SeccompProfileType
+  scalar: string
+- name: io.k8s.api.core.v1.TaintEffect
+  scalar: string
+- name: io.k8s.api.core.v1.Toleration
+  map:
+    fields:
+    - name: effect
+      type:
+        namedType: io.k8s.api.core.v1.TaintEffect
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.TolerationOperator
+    - name: tolerationSeconds
+      type:
+        scalar: numeric
+    - name: value
+      type:
+        scalar: string
+- name: io.k8s.api.core.v1.TolerationOperator
   scalar: string
 - name: io.k8s.api.networking.v1.IPBlock
   map:
