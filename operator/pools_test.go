@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1ac "github.com/berth-dev/berth/api/applyconfiguration/api/v1alpha1"
@@ -58,7 +59,7 @@ func TestATenantsPoolIsWithinThatOfItsParent(t *testing.T) {
 		s.Nodes.AllowedLabels, s.Nodes.Tolerations = []string{"zone"}, tolerating("acme")
 		s.Priority.AllowedClasses = []string{"gold"}
 	}))
-	e.create(tenant("acme-leaf", func(s *v1alpha1.TenantSpec) { s.Parent, s.Private = "acme", new(bool) }))
+	e.create(tenant("acme-leaf", func(s *v1alpha1.TenantSpec) { s.Parent, s.Private = "acme", ptr.To(true) }))
 	inherited := map[string]string{"pool": "acme", "os": "linux"}
 	e.spaceIs("acme-leaf", "has what its parent has", func(s *v1alpha1.Space) bool {
 		return cmp.Equal(s.Spec.Nodes.Selector, inherited) && len(s.Spec.Nodes.Tolerations) == 2 && len(s.Spec.Nodes.AllowedLabels) == 2 &&
@@ -116,7 +117,9 @@ func TestATenantPreemptsOnNodesOfItsOwnOnly(t *testing.T) {
 	e.run()
 	preempts := func(space string, want bool) {
 		t.Helper()
-		e.spaceIs(space, "preempts, or not", func(s *v1alpha1.Space) bool { return (s.Spec.Priority.Preemption == v1alpha1.PreemptionOwnNodes) == want })
+		e.spaceIs(space, "preempts, or not", func(s *v1alpha1.Space) bool {
+			return (s.Spec.Priority.Preemption == v1alpha1.PreemptionOwnNodes) == want
+		})
 	}
 	e.create(tenant("acme", selecting("pool", "acme"), func(s *v1alpha1.TenantSpec) { s.Priority.Preemption = v1alpha1.PreemptionOwnNodes }))
 	// The tenants default and acme both may run pods on these nodes.

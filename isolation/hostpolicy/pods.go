@@ -17,7 +17,7 @@ import (
 func Pods() Policy {
 	return Policy{
 		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("adds", AnnotationHostAdds)},
-		Validations: joined(whose(), podStatus(), placement(), priorities(), podParts(), podMetadata(), podShape(), podSecurity()),
+		Validations: joined(whose(), podStatus(), placement(), podParts(), priorities(), podMetadata(), podShape(), podSecurity()),
 	}
 }
 
