@@ -27,9 +27,9 @@ func selecting(pairs ...string) func(*v1alpha1.TenantSpec) {
 	}
 }
 
-func tolerating(keys ...string) (all []corev1.Toleration) {
+func tolerating(keys ...string) (all []v1alpha1.Toleration) {
 	for _, key := range keys {
-		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		all = append(all, v1alpha1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 	}
 	return all
 }
@@ -42,12 +42,12 @@ func TestATenantsPoolIsWithinThatOfItsParent(t *testing.T) {
 	e.reason(v1alpha1.SystemTenant, v1alpha1.ReasonActive)
 	change(e, &v1alpha1.BerthConfiguration{ObjectMeta: tenant("berth").ObjectMeta}, func(c *v1alpha1.BerthConfiguration) {
 		c.Spec.TenantDefaults.Nodes.Selector = map[string]string{"pool": "shared", "os": "linux"}
-		c.Spec.TenantDefaults.Priority = v1alpha1.Priority{AllowedClasses: []string{"silver"}, DefaultClass: "bronze"}
+		c.Spec.TenantDefaults.Priority = v1alpha1.PriorityClasses{AllowedClasses: []string{"silver"}, DefaultClass: "bronze"}
 	})
 	e.create(tenant("plain"))
 	e.spaceIs("plain", "has the defaults", func(s *v1alpha1.Space) bool {
 		return cmp.Equal(s.Spec.Nodes, v1alpha1.Nodes{Selector: map[string]string{"pool": "shared", "os": "linux"}}) &&
-			cmp.Equal(s.Spec.Priority, v1alpha1.Priority{AllowedClasses: []string{"silver"}, DefaultClass: "bronze"})
+			cmp.Equal(s.Spec.Priority, v1alpha1.Priority{PriorityClasses: v1alpha1.PriorityClasses{AllowedClasses: []string{"silver"}, DefaultClass: "bronze"}})
 	})
 	e.create(tenant("acme", selecting("pool", "acme"), func(s *v1alpha1.TenantSpec) {
 		s.Nodes.AllowedLabels, s.Nodes.Tolerations = []string{"disk", "zone"}, tolerating("acme", "gpu")
@@ -77,7 +77,7 @@ func TestATenantsPoolIsWithinThatOfItsParent(t *testing.T) {
 	// What leads out of the pool of the parent.
 	change(e, tenant("acme-dev"), func(one *v1alpha1.Tenant) {
 		one.Spec.Nodes = v1alpha1.Nodes{Selector: map[string]string{"pool": "others", "disk": "ssd"}, AllowedLabels: []string{"rack"}, Tolerations: tolerating("others", "acme")}
-		one.Spec.Priority = v1alpha1.Priority{AllowedClasses: []string{"platinum"}, DefaultClass: "platinum"}
+		one.Spec.Priority = v1alpha1.Priority{PriorityClasses: v1alpha1.PriorityClasses{AllowedClasses: []string{"platinum"}, DefaultClass: "platinum"}}
 	})
 	refused := readyOf(e.reason("acme-dev", v1alpha1.ReasonInvalidSpec)).Message
 	for _, want := range []string{

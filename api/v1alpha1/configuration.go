@@ -115,9 +115,7 @@ type TenantDefaults struct {
 	// tenant's own entries of selector take precedence, and its own allowedLabels and tolerations replace these.
 	// +optional
 	Nodes Nodes `json:"nodes,omitzero"`
-	// priority is which PriorityClasses of the host the pods of the tenants' spaces have, for tenants without a tenant above. It
-	// has no preemption: several tenants would not have nodes of their own.
+	// priority is which PriorityClasses of the host the pods of the tenants' spaces have, for tenants without a tenant above.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.preemption)",message="preemption is set in each tenant, because several tenants don't have nodes of their own"
-	Priority Priority `json:"priority,omitzero"`
+	Priority PriorityClasses `json:"priority,omitzero"`
 }

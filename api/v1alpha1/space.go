@@ -281,19 +281,52 @@ type Nodes struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key == 'kubernetes.io/hostname')",message="kubernetes.io/hostname would reveal the names of nodes; use a label that several nodes share"
 	AllowedLabels []string `json:"allowedLabels,omitempty"`
-	// tolerations are added to the space's pods, so that they run on nodes with these taints. Each has a key and an effect.
+	// tolerations are added to the space's pods, so that they run on nodes with these taints.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.key) && has(t.effect) && !has(t.tolerationSeconds) && (!has(t.operator) || t.operator in ['Equal', 'Exists']))",message="a toleration must have a key and an effect, the operator Equal or Exists, and no tolerationSeconds"
-	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	Tolerations []Toleration `json:"tolerations,omitempty"`
+}
+
+// Toleration is that of a taint of nodes.
+type Toleration struct {
+	// key is the key of the taint.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key,omitempty"`
+	// operator is Equal for taints with the value, and Exists for taints with any value. Defaults to Equal.
+	// +optional
+	// +kubebuilder:validation:Enum=Equal;Exists
+	Operator corev1.TolerationOperator `json:"operator,omitempty"`
+	// value is the value of the taint. It is not set with the operator Exists.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Value string `json:"value,omitempty"`
+	// effect is the effect of the taint.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect,omitempty"`
 }
 
 // Priority is which PriorityClasses of the host a space's pods have, and whether they preempt other pods.
 //
 // +kubebuilder:validation:MinProperties=1
 type Priority struct {
+	PriorityClasses `json:",inline"`
+	// preemption says whether pods of the space preempt pods with a lower priority when no node has room. Disabled: they
+	// preempt no pod of a space. OwnNodes: they do, because nodes.selector selects nodes on which no pods of other tenants
+	// run. Defaults to Disabled.
+	// +optional
+	Preemption Preemption `json:"preemption,omitempty"`
+}
+
+// PriorityClasses are PriorityClasses of the host.
+//
+// +kubebuilder:validation:MinProperties=1
+type PriorityClasses struct {
 	// allowedClasses are names of PriorityClasses of the host, among those that spaces import. The space imports no others,
 	// and its pods have no others on the host. If it is not set, the space imports all that the sync option priorityclasses
 	// selects.
@@ -310,11 +343,6 @@ type Priority struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	DefaultClass string `json:"defaultClass,omitempty"`
-	// preemption says whether pods of the space preempt pods with a lower priority when no node has room. Disabled: they
-	// preempt no pod of a space. OwnNodes: they do, because nodes.selector selects nodes on which no pods of other tenants
-	// run. Defaults to Disabled.
-	// +optional
-	Preemption Preemption `json:"preemption,omitempty"`
 }
 
 // Preemption says which pods a space's pods preempt.

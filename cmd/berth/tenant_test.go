@@ -75,7 +75,7 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 			{Kind: v1alpha1.HostServiceAccountKind, Name: "system:serviceaccount:ci:robot"},
 		},
 		Quota: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8"), "limits.memory": resource.MustParse("16Gi")},
-		Nodes: v1alpha1.Nodes{Selector: map[string]string{"pool": "acme", "disk": "ssd", "rack": "7"}, Tolerations: []corev1.Toleration{
+		Nodes: v1alpha1.Nodes{Selector: map[string]string{"pool": "acme", "disk": "ssd", "rack": "7"}, Tolerations: []v1alpha1.Toleration{
 			{Key: "tenant", Operator: corev1.TolerationOpEqual, Value: "acme", Effect: corev1.TaintEffectNoSchedule}, {Key: "gpu", Operator: corev1.TolerationOpEqual, Effect: corev1.TaintEffectNoExecute},
 		}},
 	}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +26,7 @@ type pool struct {
 func rootPool(spec *v1alpha1.TenantSpec, defaults *v1alpha1.TenantDefaults) pool {
 	own := pool{nodes: spec.Nodes, priority: spec.Priority}
 	own.nodes.Selector = joined(defaults.Nodes.Selector, spec.Nodes.Selector)
-	own.fill(pool{nodes: defaults.Nodes, priority: defaults.Priority})
+	own.fill(pool{nodes: defaults.Nodes, priority: v1alpha1.Priority{PriorityClasses: defaults.Priority}})
 	return own
 }
 
@@ -70,7 +68,7 @@ func (p pool) narrow(above string, spec *v1alpha1.TenantSpec) (own pool, errs fi
 		}
 	}
 	for i, t := range spec.Nodes.Tolerations {
-		if slices.ContainsFunc(p.nodes.Tolerations, func(o corev1.Toleration) bool { return equality.Semantic.DeepEqual(o, t) }) {
+		if slices.Contains(p.nodes.Tolerations, t) {
 			own.nodes.Tolerations = append(own.nodes.Tolerations, t)
 		} else {
 			refuse(nodes.Child("tolerations").Index(i), t.Key, nodes.Child("tolerations").String())
@@ -167,8 +165,8 @@ func apart(one, other *v1alpha1.Nodes) bool {
 			return true
 		}
 	}
-	return len(one.Tolerations) > 0 && len(one.Selector) > 0 && !slices.ContainsFunc(one.Tolerations, func(t corev1.Toleration) bool {
-		return slices.ContainsFunc(other.Tolerations, func(o corev1.Toleration) bool { return o.Key == t.Key })
+	return len(one.Tolerations) > 0 && len(one.Selector) > 0 && !slices.ContainsFunc(one.Tolerations, func(t v1alpha1.Toleration) bool {
+		return slices.ContainsFunc(other.Tolerations, func(o v1alpha1.Toleration) bool { return o.Key == t.Key })
 	})
 }
 

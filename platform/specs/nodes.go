@@ -26,15 +26,17 @@ func placementOf(nodes *v1alpha1.Nodes, path *field.Path) (out translate.Placeme
 			errs = append(errs, field.Invalid(at, key, "the label would reveal the names of nodes; use a label that several nodes share"))
 		}
 	}
+	out = translate.Placement{Selector: nodes.Selector, Labels: nodes.AllowedLabels}
 	for i := range nodes.Tolerations {
-		errs = append(errs, checkToleration(&nodes.Tolerations[i], path.Child("tolerations").Index(i))...)
+		t := &nodes.Tolerations[i]
+		errs = append(errs, checkToleration(t, path.Child("tolerations").Index(i))...)
+		out.Tolerations = append(out.Tolerations, corev1.Toleration{Key: t.Key, Operator: t.Operator, Value: t.Value, Effect: t.Effect})
 	}
-	return translate.Placement{Selector: nodes.Selector, Labels: nodes.AllowedLabels, Tolerations: nodes.Tolerations}, errs
+	return out, errs
 }
 
-// checkToleration rejects tolerations of more than one taint, such as all taints of the control plane's nodes, and what
-// the host would reject in each pod.
-func checkToleration(t *corev1.Toleration, path *field.Path) (errs field.ErrorList) {
+// checkToleration rejects what the host would reject in each pod, and tolerations of all taints.
+func checkToleration(t *v1alpha1.Toleration, path *field.Path) (errs field.ErrorList) {
 	for _, problem := range validation.IsQualifiedName(t.Key) {
 		errs = append(errs, field.Invalid(path.Child("key"), t.Key, problem))
 	}
@@ -54,9 +56,6 @@ func checkToleration(t *corev1.Toleration, path *field.Path) (errs field.ErrorLi
 	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 	default:
 		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}))
-	}
-	if t.TolerationSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("tolerationSeconds"), "pods of the space stay on these nodes; remove the field"))
 	}
 	return errs
 }

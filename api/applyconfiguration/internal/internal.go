@@ -241,7 +241,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: io.k8s.api.core.v1.Toleration
+            namedType: com.github.berth-dev.berth.api.v1alpha1.Toleration
           elementRelationship: atomic
 - name: com.github.berth-dev.berth.api.v1alpha1.Owner
   map:
@@ -355,6 +355,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: preemption
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Preemption
+- name: com.github.berth-dev.berth.api.v1alpha1.PriorityClasses
+  map:
+    fields:
+    - name: allowedClasses
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: defaultClass
+      type:
+        scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Publication
   map:
     fields:
@@ -761,7 +773,7 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
     - name: priority
       type:
-        namedType: com.github.berth-dev.berth.api.v1alpha1.Priority
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PriorityClasses
     - name: quota
       type:
         map:
@@ -945,6 +957,21 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.berth-dev.berth.api.v1alpha1.Toleration
+  map:
+    fields:
+    - name: effect
+      type:
+        namedType: io.k8s.api.core.v1.TaintEffect
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.TolerationOperator
+    - name: value
+      type:
+        scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Usage
   map:
     fields:
@@ -996,24 +1023,6 @@ var schemaYAML = typed.YAMLObject(`types:
   scalar: string
 - name: io.k8s.api.core.v1.TaintEffect
   scalar: string
-- name: io.k8s.api.core.v1.Toleration
-  map:
-    fields:
-    - name: effect
-      type:
-        namedType: io.k8s.api.core.v1.TaintEffect
-    - name: key
-      type:
-        scalar: string
-    - name: operator
-      type:
-        namedType: io.k8s.api.core.v1.TolerationOperator
-    - name: tolerationSeconds
-      type:
-        scalar: numeric
-    - name: value
-      type:
-        scalar: string
 - name: io.k8s.api.core.v1.TolerationOperator
   scalar: string
 - name: io.k8s.api.networking.v1.IPBlock

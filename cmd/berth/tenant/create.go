@@ -133,10 +133,10 @@ func (o *createOptions) tenant(cmd *cobra.Command, name string) (*v1alpha1.Tenan
 }
 
 // parseToleration returns the toleration of a taint, KEY=VALUE:EFFECT or KEY:EFFECT.
-func parseToleration(text string) (corev1.Toleration, error) {
+func parseToleration(text string) (v1alpha1.Toleration, error) {
 	taint, effect, _ := strings.Cut(text, ":")
 	key, value, _ := strings.Cut(taint, "=")
-	toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffect(effect)}
+	toleration := v1alpha1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffect(effect)}
 	switch toleration.Effect {
 	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 		if key != "" {

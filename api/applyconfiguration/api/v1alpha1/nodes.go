@@ -5,10 +5,6 @@
 
 package v1alpha1
 
-import (
-	v1 "k8s.io/api/core/v1"
-)
-
 // NodesApplyConfiguration represents a declarative configuration of the Nodes type for use
 // with apply.
 //
@@ -19,8 +15,8 @@ type NodesApplyConfiguration struct {
 	// allowedLabels are keys of the nodes' labels by which the space's pods may select nodes. The API server of the space
 	// rejects node selectors and node affinity with other keys.
 	AllowedLabels []string `json:"allowedLabels,omitempty"`
-	// tolerations are added to the space's pods, so that they run on nodes with these taints. Each has a key and an effect.
-	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
+	// tolerations are added to the space's pods, so that they run on nodes with these taints.
+	Tolerations []TolerationApplyConfiguration `json:"tolerations,omitempty"`
 }
 
 // NodesApplyConfiguration constructs a declarative configuration of the Nodes type for use with
@@ -56,9 +52,12 @@ func (b *NodesApplyConfiguration) WithAllowedLabels(values ...string) *NodesAppl
 // WithTolerations adds the given value to the Tolerations field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Tolerations field.
-func (b *NodesApplyConfiguration) WithTolerations(values ...v1.Toleration) *NodesApplyConfiguration {
+func (b *NodesApplyConfiguration) WithTolerations(values ...*TolerationApplyConfiguration) *NodesApplyConfiguration {
 	for i := range values {
-		b.Tolerations = append(b.Tolerations, values[i])
+		if values[i] == nil {
+			panic("nil value passed to WithTolerations")
+		}
+		b.Tolerations = append(b.Tolerations, *values[i])
 	}
 	return b
 }

@@ -14,13 +14,7 @@ import (
 //
 // Priority is which PriorityClasses of the host a space's pods have, and whether they preempt other pods.
 type PriorityApplyConfiguration struct {
-	// allowedClasses are names of PriorityClasses of the host, among those that spaces import. The space imports no others,
-	// and its pods have no others on the host. If it is not set, the space imports all that the sync option priorityclasses
-	// selects.
-	AllowedClasses []string `json:"allowedClasses,omitempty"`
-	// defaultClass is the PriorityClass on the host of pods that have none there otherwise. It need not be imported. If it is
-	// not set, it is that of the host.
-	DefaultClass *string `json:"defaultClass,omitempty"`
+	PriorityClassesApplyConfiguration `json:",inline"`
 	// preemption says whether pods of the space preempt pods with a lower priority when no node has room. Disabled: they
 	// preempt no pod of a space. OwnNodes: they do, because nodes.selector selects nodes on which no pods of other tenants
 	// run. Defaults to Disabled.
@@ -38,7 +32,7 @@ func Priority() *PriorityApplyConfiguration {
 // If called multiple times, values provided by each call will be appended to the AllowedClasses field.
 func (b *PriorityApplyConfiguration) WithAllowedClasses(values ...string) *PriorityApplyConfiguration {
 	for i := range values {
-		b.AllowedClasses = append(b.AllowedClasses, values[i])
+		b.PriorityClassesApplyConfiguration.AllowedClasses = append(b.PriorityClassesApplyConfiguration.AllowedClasses, values[i])
 	}
 	return b
 }
@@ -47,7 +41,7 @@ func (b *PriorityApplyConfiguration) WithAllowedClasses(values ...string) *Prior
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the DefaultClass field is set to the value of the last call.
 func (b *PriorityApplyConfiguration) WithDefaultClass(value string) *PriorityApplyConfiguration {
-	b.DefaultClass = &value
+	b.PriorityClassesApplyConfiguration.DefaultClass = &value
 	return b
 }
 

@@ -29,9 +29,8 @@ type TenantDefaultsApplyConfiguration struct {
 	// nodes are those of the host's nodes that the pods of the tenants' spaces run on, for tenants without a tenant above. A
 	// tenant's own entries of selector take precedence, and its own allowedLabels and tolerations replace these.
 	Nodes *NodesApplyConfiguration `json:"nodes,omitempty"`
-	// priority is which PriorityClasses of the host the pods of the tenants' spaces have, for tenants without a tenant above. It
-	// has no preemption: several tenants would not have nodes of their own.
-	Priority *PriorityApplyConfiguration `json:"priority,omitempty"`
+	// priority is which PriorityClasses of the host the pods of the tenants' spaces have, for tenants without a tenant above.
+	Priority *PriorityClassesApplyConfiguration `json:"priority,omitempty"`
 }
 
 // TenantDefaultsApplyConfiguration constructs a declarative configuration of the TenantDefaults type for use with
@@ -97,7 +96,7 @@ func (b *TenantDefaultsApplyConfiguration) WithNodes(value *NodesApplyConfigurat
 // WithPriority sets the Priority field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Priority field is set to the value of the last call.
-func (b *TenantDefaultsApplyConfiguration) WithPriority(value *PriorityApplyConfiguration) *TenantDefaultsApplyConfiguration {
+func (b *TenantDefaultsApplyConfiguration) WithPriority(value *PriorityClassesApplyConfiguration) *TenantDefaultsApplyConfiguration {
 	b.Priority = value
 	return b
 }
