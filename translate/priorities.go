@@ -18,7 +18,7 @@ import (
 // The pods of all spaces share the host's scheduler, which preempts by the value alone, in all namespaces. So on nodes
 // that spaces share, each pod of a space has a value of 0 or more, and one with more than 0 never preempts. Then a pod
 // of a space preempts no pod of a space. A pod of the value 0 may still preempt pods of the host with negative values,
-// as autoscalers run them to reserve room.
+// as autoscalers run them to reserve capacity.
 type Priorities struct {
 	// Allowed are the names of the host's classes that the space imports. If it is empty, the space imports all that the
 	// sync options select.

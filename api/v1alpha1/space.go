@@ -316,7 +316,7 @@ type Toleration struct {
 // +kubebuilder:validation:MinProperties=1
 type Priority struct {
 	PriorityClasses `json:",inline"`
-	// preemption says whether pods of the space preempt pods with a lower priority when no node has room. Disabled: they
+	// preemption says whether pods of the space preempt pods with a lower priority when no node fits. Disabled: they
 	// preempt no pod of a space. OwnNodes: they do, because nodes.selector selects nodes on which no pods of other tenants
 	// run. Defaults to Disabled.
 	// +optional

@@ -103,6 +103,9 @@ func joined(a, b map[string]string) map[string]string {
 
 // findPool finds the pool of the tenant by the tenants above, whether it is private or not.
 func (one *run) findPool(ctx context.Context) error {
+	if one.tenant.Name == v1alpha1.SystemTenant {
+		return nil // its pods are the host's
+	}
 	ancestors := one.tree.Ancestors(one.tenant.Name)
 	slices.Reverse(ancestors) // the root first
 	chain := make([]*v1alpha1.Tenant, 0, len(ancestors)+1)
