@@ -47,7 +47,7 @@ func withExportedClasses(t *testing.T, name string) *testEnv {
 }
 
 func priorityClass(name string, value int32) *schedulingv1.PriorityClass {
-	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 }
 
 func storageClassOf(name, provisioner string) *storagev1.StorageClass {

@@ -15,7 +15,7 @@ import (
 // Priority is which PriorityClasses of the host a space's pods have, and whether they preempt other pods.
 type PriorityApplyConfiguration struct {
 	PriorityClassesApplyConfiguration `json:",inline"`
-	// preemption says whether pods of the space preempt pods with a lower priority when no node has room. Disabled: they
+	// preemption says whether pods of the space preempt pods with a lower priority when no node fits. Disabled: they
 	// preempt no pod of a space. OwnNodes: they do, because nodes.selector selects nodes on which no pods of other tenants
 	// run. Defaults to Disabled.
 	Preemption *apiv1alpha1.Preemption `json:"preemption,omitempty"`
