@@ -35,7 +35,7 @@ var solar = []string{
 	"additionalRoleBindings[0].clusterRoleName=view", "additionalRoleBindings[0].subjects[0].kind=Group", "additionalRoleBindings[0].subjects[0].apiGroup=rbac.authorization.k8s.io", "additionalRoleBindings[0].subjects[0].name=auditors",
 	"quota.pods=100", "limitRange[0].type=Pod", "limitRange[0].max.cpu=4", "namespaceQuota=3", "namespaces.labels.team=solar",
 	"namespaces.limitRanges[0].limits[0].type=Container", "namespaces.limitRanges[0].limits[0].default.memory=256Mi", "namespaces.networkPolicies[0].policyTypes={Ingress}", "namespaces.networkPolicies[0].podSelector.matchLabels.a=b",
-	"hostNamespaces.labels.cost-center=x42", "space.isolation=Dedicated", "space.deletionPolicy=Retain", "space.platformName=other", "space.limits.watches=4000", "spaces.solar-staging.quota.pods=4",
+	"hostNamespaces.labels.cost-center=x42", "nodes.selector.pool=solar", "nodes.tolerations[0].key=tenant", "nodes.tolerations[0].effect=NoSchedule", "priority.allowedClasses={high}", "priority.defaultClass=low", "space.isolation=Dedicated", "space.deletionPolicy=Retain", "space.platformName=other", "space.limits.watches=4000", "spaces.solar-staging.quota.pods=4",
 	"publications.rules.sources[0].apiVersion=v1", "publications.rules.sources[0].kind=ConfigMap", "publications.rules.sources[0].namespace=shared", "publications.rules.namespaces=Every",
 	"commonLabels.billing=a", "commonAnnotations.contact=ops", "extraObjects[0].apiVersion=v1", "extraObjects[0].kind=ConfigMap", "extraObjects[0].metadata.name=extra-{{ .Release.Name }}",
 }
@@ -64,6 +64,8 @@ func TestTheSpaceChartRendersATenant(t *testing.T) {
 			NetworkPolicies: []networkingv1.NetworkPolicySpec{{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, PolicyTypes: []networkingv1.PolicyType{"Ingress"}}},
 		},
 		HostNamespaces: v1alpha1.HostNamespace{Labels: map[string]string{"cost-center": "x42"}},
+		Nodes:          v1alpha1.Nodes{Selector: map[string]string{"pool": "solar"}, Tolerations: []v1alpha1.Toleration{{Key: "tenant", Effect: corev1.TaintEffectNoSchedule}}},
+		Priority:       v1alpha1.Priority{PriorityClasses: v1alpha1.PriorityClasses{AllowedClasses: []string{"high"}, DefaultClass: "low"}},
 		Space:          v1alpha1.TenantSpace{PlatformName: "other", Isolation: v1alpha1.Dedicated, DeletionPolicy: v1alpha1.DeletionRetain},
 	}
 	if diff := cmp.Diff(want, tenant.Spec); diff != "" || tenant.Name != "solar" {

@@ -87,7 +87,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 		ns.Annotations[translate.AnnotationStore] = space.Store
 	}
 	for key, list := range map[string][]string{
-		translate.AnnotationPlacement: {o.where.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
+		translate.AnnotationPlacement: {o.where.String()}, translate.AnnotationPriorities: {space.Settings.Priorities.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
 		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
 		hostpolicy.AnnotationPodResources: names(space.Settings.Counted), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
 	} {

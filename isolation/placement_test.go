@@ -121,6 +121,32 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 		}
 	}
 
+	// Taints: those of the space's nodes, exactly.
+	tolerating := func(t corev1.Toleration) *corev1.Pod {
+		return on(pool, func(p *corev1.PodSpec) { p.Tolerations = []corev1.Toleration{t} })
+	}
+	acme := corev1.Toleration{Key: "tenant", Value: "acme", Effect: corev1.TaintEffectNoSchedule}
+	gpu := corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	place(translate.Placement{Selector: pool, Tolerations: []corev1.Toleration{acme, gpu}})
+	await("a toleration of the space's nodes", tolerating(acme), func(err error) bool { return err == nil })
+	for name, tc := range map[string]struct {
+		toleration corev1.Toleration
+		refused    bool
+	}{
+		"another of the space's":  {gpu, false},
+		"with the usual operator": {corev1.Toleration{Key: "tenant", Operator: corev1.TolerationOpEqual, Value: "acme", Effect: corev1.TaintEffectNoSchedule}, false},
+		"of another tenant":       {corev1.Toleration{Key: "tenant", Value: "other", Effect: corev1.TaintEffectNoSchedule}, true},
+		"of all tenants":          {corev1.Toleration{Key: "tenant", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, true},
+		"of another effect":       {corev1.Toleration{Key: "tenant", Value: "acme", Effect: corev1.TaintEffectNoExecute}, true},
+		"of all effects":          {corev1.Toleration{Key: "tenant", Value: "acme"}, true},
+		"of all taints":           {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
+		"of the control plane":    {corev1.Toleration{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists}, true},
+	} {
+		if err := try(tolerating(tc.toleration)); apierrors.IsForbidden(err) != tc.refused || !tc.refused && err != nil {
+			t.Errorf("a toleration %s: got %v, want it refused: %t", name, err, tc.refused)
+		}
+	}
+
 	place(translate.Placement{})
 	await("a pod where nothing is said any more", on(nil, nil), func(err error) bool { return err == nil })
 	await("a selector then", on(pool, nil), apierrors.IsForbidden)

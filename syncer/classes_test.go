@@ -23,7 +23,7 @@ func TestPodsNameTheClassesThatAreShown(t *testing.T) {
 	env := synced(t, "classes")
 	priorities, runtimes := env.host.SchedulingV1().PriorityClasses(), env.host.NodeV1().RuntimeClasses()
 	priority := func(name string, value int32, labels map[string]string) *schedulingv1.PriorityClass {
-		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Value: value}
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Value: value, PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 	}
 	must(t, priorities.Create, priority("classes-imported", 7, importLabel()))
 	must(t, priorities.Create, priority("classes-hidden", 1_000_000, nil))
@@ -66,5 +66,40 @@ func TestPodsNameTheClassesThatAreShown(t *testing.T) {
 	env.awaitWarning(t, "Pod", "own", "spec.runtimeClassName", `"own"`)
 	if err := gone(hostPods.Get(t.Context(), env.hostName("own"), metav1.GetOptions{})); err != nil {
 		t.Error(err)
+	}
+}
+
+// S2, M4: a space has of the host's priorities those that its admin allows, and none by which its pods would preempt those of other
+// spaces. Its other pods have the default.
+func TestPodsHaveThePrioritiesOfTheirSpace(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, "priorities")
+	ours, theirs := env.virtual.SchedulingV1().PriorityClasses(), env.host.SchedulingV1().PriorityClasses()
+	never := ptr.To(corev1.PreemptNever)
+	for name, class := range map[string]*schedulingv1.PriorityClass{
+		"priorities-allowed": {Value: 5, PreemptionPolicy: never}, "priorities-other": {Value: 6, PreemptionPolicy: never}, "priorities-default": {Value: 3, PreemptionPolicy: never},
+		"priorities-preempting": {Value: 7}, "priorities-low": {Value: -1, PreemptionPolicy: never},
+	} {
+		class.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: importLabel()}
+		must(t, theirs.Create, class)
+		t.Cleanup(func() { _ = theirs.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	}
+	env.space.Settings.Priorities = translate.Priorities{Allowed: []string{"priorities-allowed", "priorities-preempting", "priorities-low"}, Default: "priorities-default"}
+	env.build(t)
+	env.begin(nil)
+	awaited(t, "see the priority", ours.Get, "priorities-allowed", nil)
+	for class, want := range map[string]string{"priorities-allowed": "priorities-allowed", "": "priorities-default"} {
+		pod := newPod("of-" + want)
+		pod.Spec.PriorityClassName = class
+		must(t, env.virtual.CoreV1().Pods("default").Create, pod)
+		host := awaited(t, "see the pod", env.host.CoreV1().Pods(env.space.HostNamespace()).Get, env.hostName(pod.Name), nil)
+		if host.Spec.PriorityClassName != want || ptr.Deref(host.Spec.PreemptionPolicy, "") != corev1.PreemptNever {
+			t.Errorf("a pod of the class %q has %s, %v on the host, want %s", class, host.Spec.PriorityClassName, host.Spec.PreemptionPolicy, want)
+		}
+	}
+	for _, name := range []string{"priorities-other", "priorities-default", "priorities-preempting", "priorities-low"} {
+		if err := gone(ours.Get(t.Context(), name, metav1.GetOptions{})); err != nil {
+			t.Errorf("the space imports %s: %v", name, err)
+		}
 	}
 }

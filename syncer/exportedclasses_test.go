@@ -47,7 +47,7 @@ func withExportedClasses(t *testing.T, name string) *testEnv {
 }
 
 func priorityClass(name string, value int32) *schedulingv1.PriorityClass {
-	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 }
 
 func storageClassOf(name, provisioner string) *storagev1.StorageClass {
@@ -75,8 +75,8 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 	high := priorityClass("high", 1_000_000)
 	high.GlobalDefault, high.PreemptionPolicy = true, ptr.To(corev1.PreemptLowerPriority)
 	must(t, ours.Create, high)
-	must(t, ours.Create, priorityClass("low", -7))
-	for name, want := range map[string]int32{"high": 100, "low": -7} {
+	must(t, ours.Create, priorityClass("low", -7)) // other spaces' pods of no class would preempt its pods
+	for name, want := range map[string]int32{"high": 100, "low": 0} {
 		h := awaited(t, "see class "+name, theirs.Get, "prio."+name, nil)
 		if h.Value != want || h.GlobalDefault || ptr.Deref(h.PreemptionPolicy, "") != corev1.PreemptNever {
 			t.Errorf("class %s is of %d on the host, default: %t, preempting: %v; want %d", name, h.Value, h.GlobalDefault, h.PreemptionPolicy, want)
@@ -91,7 +91,7 @@ func TestATenantsPrioritiesStayBelowTheBound(t *testing.T) {
 		}
 		return nil
 	})
-	for name, want := range map[string]int32{"high": 100, "low": -7} {
+	for name, want := range map[string]int32{"high": 100, "low": 0} {
 		pod := newPod(name)
 		pod.Spec.PriorityClassName = name
 		must(t, env.virtual.CoreV1().Pods("default").Create, pod)

@@ -4,8 +4,6 @@
 package translate
 
 import (
-	"strings"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -85,9 +83,6 @@ func PullRuntimeClass(want, have *nodev1.RuntimeClass) (changed, recreate bool) 
 	}
 	return changed, want.Handler != have.Handler
 }
-
-// ImportablePriority reports whether a class of the host may be imported. Those of the system never are.
-func ImportablePriority(name string) bool { return !strings.HasPrefix(name, "system-") }
 
 // PriorityClass returns the space's copy of the host's class. It is never the global default, because a space may have
 // its own.

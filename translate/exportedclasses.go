@@ -31,12 +31,15 @@ func IsTenantClass(v metav1.Object) bool {
 }
 
 // ExportedPriorityClass returns the host object of a tenant's class. The pods of all spaces share one scheduling queue
-// and can preempt each other. So the value is at most the admin's limit, and the class preempts only if the admin
-// allows it.
+// and can preempt each other. So the value is at most the admin's limit, and as [Priorities] require it. The class
+// preempts only if the admin allows that, for classes and for the space.
 func (s Space) ExportedPriorityClass(v *schedulingv1.PriorityClass, highest int32, preempt bool) *schedulingv1.PriorityClass {
 	host := &schedulingv1.PriorityClass{ObjectMeta: s.clusterMeta(v), Value: min(v.Value, highest), PreemptionPolicy: ptr.To(corev1.PreemptNever)}
-	if preempt {
+	switch own := s.Settings.Priorities.OwnNodes; {
+	case own && preempt:
 		host.PreemptionPolicy = ptr.To(ptr.Deref(v.PreemptionPolicy, corev1.PreemptLowerPriority))
+	case !own:
+		host.Value = max(0, host.Value)
 	}
 	return host
 }

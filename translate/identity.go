@@ -37,6 +37,8 @@ const (
 
 	// AnnotationPlacement on a space's host namespace is [Placement.String].
 	AnnotationPlacement = Domain + "/placement"
+	// AnnotationPriorities on a space's host namespace is [Priorities.String].
+	AnnotationPriorities = Domain + "/priorities"
 )
 
 // ManagedBy is the value of [LabelManagedBy] on all host objects.

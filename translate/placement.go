@@ -4,6 +4,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
 )
 
 // Placement says on which nodes of the host a space's pods run (M2). The zero value means all nodes.
@@ -21,6 +23,8 @@ type Placement struct {
 	Selector map[string]string
 	// Labels are the keys of node labels that tenants may use in selectors.
 	Labels []string
+	// Tolerations are added to those of each pod.
+	Tolerations []corev1.Toleration
 	// ByName allows pods to name a node of the space by its alias, as the pods of a DaemonSet do.
 	ByName bool
 }
@@ -28,12 +32,19 @@ type Placement struct {
 // nameField is part of [Placement.String] if pods may name nodes. It is not a valid label key.
 const nameField = "fields:" + metav1.ObjectNameField
 
-// String returns the form that the host's admission policies read: the labels of the selector as key=value, and the
-// keys for tenants, separated by commas. If pods may name nodes, fields:metadata.name is among the keys.
+// tolerationPrefix begins what [Placement.String] contains for a toleration. It is not part of a valid label key.
+const tolerationPrefix = "toleration:"
+
+// String returns the form that the host's admission policies read, separated by commas: the labels of the selector as
+// key=value, the keys for tenants, and the tolerations as toleration:KEY:OPERATOR:VALUE:EFFECT. If pods may name nodes,
+// fields:metadata.name is among the keys.
 func (p Placement) String() string {
 	all := slices.Clone(p.Labels)
 	for key, value := range p.Selector {
 		all = append(all, key+"="+value)
+	}
+	for _, t := range p.Tolerations {
+		all = append(all, strings.Join([]string{tolerationPrefix + t.Key, string(cmp.Or(t.Operator, corev1.TolerationOpEqual)), t.Value, string(t.Effect)}, ":"))
 	}
 	if p.ByName {
 		all = append(all, nameField)
@@ -139,6 +150,7 @@ func (p Placement) Place(v, host *corev1.Pod, hostNode func(alias string) (name 
 	if len(selector) > 0 {
 		host.Spec.NodeSelector = selector
 	}
+	host.Spec.Tolerations = append(host.Spec.Tolerations, p.Tolerations...)
 	if affinity == nil {
 		return nil
 	}
@@ -247,6 +259,11 @@ func (p Placement) Selects(node *corev1.Node) bool {
 	return true
 }
 
+// tolerates reports whether all pods of the space tolerate a taint.
+func (p Placement) tolerates(taint *corev1.Taint) bool {
+	return slices.ContainsFunc(p.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Logger{}, taint, false) })
+}
+
 // View reports whether a node of the host is for the space, and what its virtual node shows. It reads only taints and
 // the labels in p.
 func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
@@ -255,7 +272,7 @@ func (p Placement) View(node *corev1.Node) (view NodeView, is bool) {
 	}
 	is = true
 	for _, taint := range node.Spec.Taints {
-		if keepsOff(taint) { // includes memory pressure, because the admission of few hosts lets pods tolerate it
+		if keepsOff(taint) && !p.tolerates(&taint) { // includes memory pressure, because the admission of few hosts lets pods tolerate it
 			is, view.Closed = is && slices.Contains(transient(), taint.Key), corev1.TaintEffectNoSchedule
 		}
 	}
@@ -276,7 +293,7 @@ func TrimNode(node *corev1.Node) *corev1.Node {
 	out.Status.Addresses = node.Status.Addresses // no space sees them; see [AddressSet]
 	for _, taint := range node.Spec.Taints {
 		if keepsOff(taint) {
-			out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: taint.Key, Effect: taint.Effect})
+			out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 		}
 	}
 	return out

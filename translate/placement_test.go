@@ -221,9 +221,11 @@ func TestANodeSelectorNamesANodeOfTheSpace(t *testing.T) {
 
 // M2, N1: which of the host's nodes are a space's, and what it learns of each.
 func TestASpaceSeesTheNodesThatAreForIt(t *testing.T) {
-	where := translate.Placement{Selector: map[string]string{"pool": "tenants"}, Labels: []string{"disk", "rack"}}
+	where := translate.Placement{Selector: map[string]string{"pool": "tenants"}, Labels: []string{"disk", "rack"}, Tolerations: []corev1.Toleration{
+		{Key: "tenant", Value: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "own", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+	}}
 	taint := func(key string, effect corev1.TaintEffect) []corev1.Taint {
-		return []corev1.Taint{{Key: key, Value: "secret", Effect: effect}}
+		return []corev1.Taint{{Key: key, Value: "a", Effect: effect}}
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -238,6 +240,9 @@ func TestASpaceSeesTheNodesThatAreForIt(t *testing.T) {
 		"cordoned":           {"it is to be empty some day, and comes back", "tenants", taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), true, corev1.TaintEffectNoSchedule},
 		"not ready":          {"it may be again", "tenants", taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), true, corev1.TaintEffectNoSchedule},
 		"under pressure":     {"a host's admission adds no toleration of it by default", "tenants", taint(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule), true, corev1.TaintEffectNoSchedule},
+		"its own":            {"its pods tolerate the taint", "tenants", taint("tenant", corev1.TaintEffectNoSchedule), true, ""},
+		"its own, cleared":   {"its pods tolerate the taint", "tenants", taint("own", corev1.TaintEffectNoExecute), true, ""},
+		"another's effect":   {"its pods don't tolerate the taint", "tenants", taint("tenant", corev1.TaintEffectNoExecute), false, corev1.TaintEffectNoSchedule},
 		"set apart":          {"it is for others", "tenants", taint("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule), false, corev1.TaintEffectNoSchedule},
 		"cleared":            {"it is for others", "tenants", taint("gpu", corev1.TaintEffectNoExecute), false, corev1.TaintEffectNoSchedule},
 		"rather for others":  {"its pods may go there", "tenants", taint("gpu", corev1.TaintEffectPreferNoSchedule), true, ""},

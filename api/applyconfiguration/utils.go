@@ -51,6 +51,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.PodBandwidthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PodSecurity"):
 		return &apiv1alpha1.PodSecurityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Priority"):
+		return &apiv1alpha1.PriorityApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PriorityClasses"):
+		return &apiv1alpha1.PriorityClassesApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Publication"):
 		return &apiv1alpha1.PublicationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PublicationField"):
@@ -117,6 +121,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TenantSummaryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TenantUsage"):
 		return &apiv1alpha1.TenantUsageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Toleration"):
+		return &apiv1alpha1.TolerationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Usage"):
 		return &apiv1alpha1.UsageApplyConfiguration{}
 

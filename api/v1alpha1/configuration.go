@@ -111,4 +111,11 @@ type TenantDefaults struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	NamespaceQuota *int32 `json:"namespaceQuota,omitempty"`
+	// nodes are those of the host's nodes that the pods of the tenants' spaces run on, for tenants without a tenant above. A
+	// tenant's own entries of selector take precedence, and its own allowedLabels and tolerations replace these.
+	// +optional
+	Nodes Nodes `json:"nodes,omitzero"`
+	// priority is which PriorityClasses of the host the pods of the tenants' spaces have, for tenants without a tenant above.
+	// +optional
+	Priority PriorityClasses `json:"priority,omitzero"`
 }

@@ -156,6 +156,10 @@ type SpaceSpec struct {
 	// nodes are those of the host's nodes that the space's pods run on. A change holds for pods that are created later.
 	// +optional
 	Nodes Nodes `json:"nodes,omitzero"`
+	// priority is which PriorityClasses of the host the space's pods have, and whether they preempt other pods. A change holds
+	// for pods that are created later.
+	// +optional
+	Priority Priority `json:"priority,omitzero"`
 	// network is what the space exposes, and what its pods reach.
 	// +optional
 	Network Network `json:"network,omitzero"`
@@ -266,28 +270,6 @@ const (
 	Allowed Permission = "Allowed"
 	Denied  Permission = "Denied"
 )
-
-// Nodes are nodes of the host.
-//
-// +kubebuilder:validation:MinProperties=1
-type Nodes struct {
-	// selector are labels of the nodes that the space's pods run on. They run on all nodes if it is not set.
-	// +optional
-	// +mapType=atomic
-	// +kubebuilder:validation:MinProperties=1
-	// +kubebuilder:validation:MaxProperties=32
-	Selector map[string]string `json:"selector,omitempty"`
-	// allowedLabels are keys of the nodes' labels by which the space's pods may select nodes. The API server of the space
-	// rejects node selectors and node affinity with other keys.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="!self.exists(key, key == 'kubernetes.io/hostname')",message="kubernetes.io/hostname would reveal the names of nodes; use a label that several nodes share"
-	AllowedLabels []string `json:"allowedLabels,omitempty"`
-}
 
 // Network is what a space exposes, and what its pods reach.
 //

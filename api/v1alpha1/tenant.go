@@ -26,6 +26,7 @@ import (
 // +kubebuilder:printcolumn:name="Private",type=boolean,JSONPath=`.spec.private`,priority=1
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.summary.cpu`,priority=1
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.summary.memory`,priority=1
+// +kubebuilder:printcolumn:name="Node selector",type=string,JSONPath=`.status.summary.nodeSelector`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57",message="metadata.name: the name of a tenant may have at most 57 characters, because the names of its objects on the host begin with it"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: the name of a tenant must not contain dots"
@@ -131,6 +132,16 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MaxItems=3
 	// +kubebuilder:validation:XValidation:rule="self.all(limit, limit.type in ['Container', 'Pod', 'PersistentVolumeClaim'])",message="the type of a limit must be Container, Pod, or PersistentVolumeClaim"
 	LimitRange []corev1.LimitRangeItem `json:"limitRange,omitempty"`
+	// nodes are those of the host's nodes that the pods of the tenant's spaces run on. The selector is added to that of the
+	// tenant above, and allowedLabels and tolerations are among those of the tenant above, whose they are if they are not set.
+	// A space may narrow the selector, and adds its own allowedLabels. Its own tolerations replace these.
+	// +optional
+	Nodes Nodes `json:"nodes,omitzero"`
+	// priority is which PriorityClasses of the host the pods of the tenant's spaces have. allowedClasses are among those of the
+	// tenant above, whose they are if they are not set, as is defaultClass. What a space sets itself replaces these.
+	// preemption takes effect while the spaces of no other tenant can run pods on the nodes.
+	// +optional
+	Priority Priority `json:"priority,omitzero"`
 	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
 	// +optional
 	Space TenantSpace `json:"space,omitzero"`

@@ -206,4 +206,9 @@ type TenantSummary struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Memory string `json:"memory,omitempty"`
+	// nodeSelector is the node selector of the pods of the tenant's spaces, such as pool=acme.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	NodeSelector string `json:"nodeSelector,omitempty"`
 }

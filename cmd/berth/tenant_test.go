@@ -62,6 +62,7 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 	flags := []string{
 		"tenant", "create", "made", "--parent", "above", "--private", "--owner", "User:alice", "--owner", "group:oidc:org:devs", "--owner", "ServiceAccount:ci:robot", "--owner", "hostserviceaccount:ci:robot",
 		"--namespace-quota", "10", "--cpu", "8", "--memory", "16Gi",
+		"--node-selector", "pool=acme,disk=ssd", "--node-selector", "rack=7", "--toleration", "tenant=acme:NoSchedule", "--toleration", "gpu:NoExecute",
 	}
 	var printed v1alpha1.Tenant
 	if err := yaml.UnmarshalStrict([]byte(must(t, append(flags, "--dry-run=client", "-o", "yaml")...)), &printed); err != nil {
@@ -74,6 +75,9 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 			{Kind: v1alpha1.HostServiceAccountKind, Name: "system:serviceaccount:ci:robot"},
 		},
 		Quota: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8"), "limits.memory": resource.MustParse("16Gi")},
+		Nodes: v1alpha1.Nodes{Selector: map[string]string{"pool": "acme", "disk": "ssd", "rack": "7"}, Tolerations: []v1alpha1.Toleration{
+			{Key: "tenant", Operator: corev1.TolerationOpEqual, Value: "acme", Effect: corev1.TaintEffectNoSchedule}, {Key: "gpu", Operator: corev1.TolerationOpEqual, Effect: corev1.TaintEffectNoExecute},
+		}},
 	}
 	if diff := cmp.Diff(want, printed.Spec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -106,6 +110,7 @@ func TestFlagsOfTenantsThatMeanNothingAreRefused(t *testing.T) {
 		"--owner=alice: must be User:NAME":                          {"--owner", "alice"},
 		"--owner=Robot:x: must be User:NAME":                        {"--owner", "Robot:x"},
 		"--cpu=many: must be a quantity":                            {"--cpu", "many"},
+		"--toleration=tenant=acme: must be KEY=VALUE:EFFECT":        {"--toleration", "tenant=acme"},
 		"--memory=-1: must be a quantity":                           {"--memory", "-1"},
 		"--dry-run=maybe: must be none, client, or server":          {"--dry-run", "maybe"},
 		"spec.owners[0]":                                            {"--owner", "ServiceAccount:robot"},

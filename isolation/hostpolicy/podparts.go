@@ -24,7 +24,7 @@ func placement() []admissionv1.Validation {
 	const selector = "object.spec.?nodeSelector.orValue({})"
 	selected := "(has(object.spec.runtimeClassName) || " +
 		selector + ".all(k, k in " + said + " || k + '=' + object.spec.nodeSelector[k] in " + said + ") && " +
-		"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failingNodes() + " || " + ofRequested("t") + ")) && " +
+		"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failingNodes() + " || " + ofRequested("t") + " || " + tolerated(said) + ")) && " +
 		"(!object.spec.?affinity.?nodeAffinity.hasValue() || " +
 		"(object.spec.affinity.nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]) + " +
 		"object.spec.affinity.nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.preference))" +
@@ -36,12 +36,31 @@ func placement() []admissionv1.Validation {
 		".all(t, t.topologyKey in " + nodes + " && !has(t.namespaces) && !has(t.namespaceSelector)))"
 	spread := "object.spec.?topologySpreadConstraints.orValue([]).all(c, c.topologyKey in " + nodes + ")"
 	return []admissionv1.Validation{
-		Refuse("a space's pods may not choose nodes: spec may have no nodeName, no nodeSelector, node affinity or topologyKey but of the space's nodes, and no tolerations but of failing nodes",
+		Refuse("a space's pods may not choose nodes: spec may have no nodeName, no nodeSelector, node affinity or topologyKey but of the space's nodes, and no tolerations but of failing nodes and of the space's nodes",
 			"has(request.subResource) || object == null || "+
 				"("+selected+" || "+same+" || "+adminsChoose()+") && "+
 				"("+created+"!has(object.spec.nodeName) && "+spread+" && ("+near+"))"),
 		Refuse("a space's pods may run on the space's nodes only: spec.nodeSelector must have the labels in the annotation "+translate.AnnotationPlacement+" of the namespace",
 			"has(request.subResource) || "+created+said+".all(l, !l.contains('=') || l in "+selector+".map(k, k + '=' + object.spec.nodeSelector[k]))"),
+	}
+}
+
+// tolerated reports whether said, the list of [translate.Placement.String], has the toleration t.
+func tolerated(said string) string {
+	return "'toleration:' + t.?key.orValue('') + ':' + t.?operator.orValue('Equal') + ':' + t.?value.orValue('') + ':' + t.?effect.orValue('') in " + said + " && !has(t.tolerationSeconds)"
+}
+
+// priorities keep an account's pods from preempting pods of other spaces, and from being preempted by them, as
+// [translate.Priorities] has it, and from the classes that aren't for the space.
+func priorities() []admissionv1.Validation {
+	const created = "has(request.subResource) || oldObject != null || object == null || "
+	said := "namespaceObject.metadata.?annotations['" + translate.AnnotationPriorities + "'].orValue('').split(',')"
+	return []admissionv1.Validation{
+		Refuse("a space's pods may not preempt pods of other spaces, or be preempted by them: spec.priorityClassName must be empty, or name a class with a value of 0 or more, and with the preemptionPolicy Never if it is more",
+			created+"object.spec.?priority.orValue(0) == 0 || object.spec.priority > 0 && object.spec.?preemptionPolicy.orValue('') == 'Never' || 'preempts:own-nodes' in "+said),
+		Refuse("a space's pods may have only classes of the space: spec.priorityClassName must be empty, one in the annotation "+translate.AnnotationPriorities+" of the namespace, or one that begins with the name of the space and a dot",
+			created+"object.spec.?priorityClassName.orValue('') == '' || "+said+".all(c, c == '' || c.contains(':')) || object.spec.priorityClassName in "+said+
+				" || object.spec.priorityClassName.startsWith(namespaceObject.metadata.labels['"+translate.LabelSpace+"'] + '"+translate.ClusterSeparator+"')"),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func Pods() Policy {
 	return Policy{
 		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("resources", AnnotationPodResources), listed("bandwidth", AnnotationPodBandwidth), listed("adds", AnnotationHostAdds)},
-		Validations: joined(whose(), podStatus(), placement(), podParts(), podMetadata(), podShape(), podSecurity(), bandwidth()),
+		Validations: joined(whose(), podStatus(), placement(), podParts(), priorities(), podMetadata(), podShape(), podSecurity(), bandwidth()),
 	}
 }
 

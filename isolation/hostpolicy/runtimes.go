@@ -20,7 +20,7 @@ func Runtimes() Policy {
 			"oldObject != null || object == null || params.metadata.name != object.spec.runtimeClassName || "+adminsChoose()+" || "+
 				"object.spec.?nodeSelector.orValue({}).all(k, k in "+said+" || k + '=' + object.spec.nodeSelector[k] in "+said+" || "+
 				"params.?scheduling.?nodeSelector.orValue({})[?k].orValue('') == object.spec.nodeSelector[k]) && "+
-				"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in "+failingNodes()+" || "+ofRequested("t")+" || t in params.?scheduling.?tolerations.orValue([]))"),
+				"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in "+failingNodes()+" || "+ofRequested("t")+" || "+tolerated(said)+" || t in params.?scheduling.?tolerations.orValue([]))"),
 	}}
 }
 

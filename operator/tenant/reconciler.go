@@ -54,6 +54,7 @@ type run struct {
 	spaces   []v1alpha1.Space             // of the tenant, by name
 	children []v1alpha1.Tenant            // directly below, whether the tree accepts them or not
 	rights   *owners.Rights               // nil until they are known
+	pool     *pool                        // nil if it isn't known
 	problem  *problem
 	released bool
 	applied  bool       // a space was written
@@ -99,7 +100,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (one *run) reconcile(ctx context.Context) error {
-	steps := []func(context.Context) error{one.protect, one.accept, one.mark, one.findRights, one.limit, one.createSpace, one.applySpaces}
+	steps := []func(context.Context) error{one.protect, one.accept, one.mark, one.findRights, one.limit, one.findPool, one.createSpace, one.applySpaces}
 	if one.deleting() {
 		steps = []func(context.Context) error{one.deleteChildren, one.deleteSpaces, one.removeLedger, one.release}
 	} else if one.config == nil {

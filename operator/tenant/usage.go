@@ -47,6 +47,9 @@ func (one *run) countSpaces(status *v1alpha1.TenantStatus) {
 	status.Size = &size
 	status.Summary.Spaces = fmt.Sprintf("%d/%d", ready, len(one.spaces))
 	status.Summary.Owners = ownersSummary(status.Owners)
+	if one.pool != nil {
+		status.Summary.NodeSelector = selectorSummary(one.pool.nodes.Selector)
+	}
 }
 
 // sumUsage sets what the status says of quotas. The sums of the tenants below are in their own status: a parent sees no more of

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// wanted returns the fields of a space's spec that the tenant sets. Access and namespaces are the tenant's alone. The others are
-// defaults: what another field manager has set is left out.
+// wanted returns the fields of a space's spec that the tenant sets. Access, namespaces, and the node selector are the tenant's.
+// The others are defaults: what another field manager has set is left out.
 func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 	others, err := setByOthers(space.ManagedFields)
 	if err != nil {
@@ -40,6 +40,7 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 	}
 	want.HostNamespace.Labels = unset(one.tenant.Spec.HostNamespaces.Labels, others, "labels")
 	want.HostNamespace.Annotations = unset(one.tenant.Spec.HostNamespaces.Annotations, others, "annotations")
+	one.setPool(want, &space.Spec, others)
 	return want, nil
 }
 

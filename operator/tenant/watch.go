@@ -32,6 +32,9 @@ func (r *reconciler) tenantEvents() handler.EventHandler {
 			if !equality.Semantic.DeepEqual(rightsOf(before), rightsOf(after)) {
 				addFirst(q, append(r.tree.Heirs(after.Name), after.Name)...)
 			}
+			if !equality.Semantic.DeepEqual(poolOf(before), poolOf(after)) {
+				add(q, r.tree.Descendants(after.Name)...)
+			}
 			if !equality.Semantic.DeepEqual(before.Status.Subtree, after.Status.Subtree) {
 				add(q, after.Spec.Parent)
 			}
@@ -44,12 +47,42 @@ func rightsOf(t *v1alpha1.Tenant) []any {
 	return []any{t.Spec.Owners, t.Spec.Permissions, t.Spec.AdditionalRoleBindings}
 }
 
-// spaceEvents enqueues the tenant of a space, and the tenant of the space's name, which may wait for that name.
+// poolOf are the fields of a tenant that bound the pools of those below it.
+func poolOf(t *v1alpha1.Tenant) []any { return []any{t.Spec.Nodes, t.Spec.Priority} }
+
+// spaceEvents enqueues the tenant of a space, the tenant of the space's name, which may wait for that name, and if the space's nodes
+// change, those that have nodes of their own.
 func (r *reconciler) spaceEvents() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []request {
+	around := func(ctx context.Context, o client.Object, q queue, moved bool) {
 		space := o.(*v1alpha1.Space)
-		return requests(space.Spec.TenantName, space.Name)
-	})
+		add(q, space.Spec.TenantName, space.Name)
+		if moved {
+			add(q, r.preempting(ctx)...)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { around(ctx, e.Object, q, true) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { around(ctx, e.Object, q, true) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*v1alpha1.Space), e.ObjectNew.(*v1alpha1.Space)
+			around(ctx, before, q, false)
+			around(ctx, after, q, !equality.Semantic.DeepEqual(before.Spec.Nodes, after.Spec.Nodes) || before.Spec.TenantName != after.Spec.TenantName)
+		},
+	}
+}
+
+// preempting returns the names of the tenants whose own nodes a space may share.
+func (r *reconciler) preempting(ctx context.Context) (names []string) {
+	list := &v1alpha1.TenantList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache of a manager that ends
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.Priority.Preemption == v1alpha1.PreemptionOwnNodes {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
 }
 
 // ledgerEvents has the tenants below reconciled when the quota of a tenant changes, which theirs can't be more than.

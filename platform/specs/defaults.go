@@ -12,8 +12,9 @@ import (
 )
 
 // withDefaults returns a spec in which the defaults replace what is not set: single fields, entries of maps,
-// resources of sync, and scoped quotas. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains or a list of
-// ignored clients is set, it replaces that of the defaults. Isolation, paused, deletionPolicy, tenantName,
+// resources of sync, and scoped quotas. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains,
+// Tolerations, AllowedClasses, or a list of ignored clients is set, it replaces that of the defaults. Isolation, paused,
+// deletionPolicy, tenantName,
 // access, namespaces, and publications have no defaults.
 func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	own.Isolation = cmp.Or(own.Isolation, v1alpha1.Shared)
@@ -35,6 +36,9 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	security.HostProfiles = cmp.Or(security.HostProfiles, usual.HostProfiles)
 	own.Nodes.Selector = joinMaps(own.Nodes.Selector, defaults.Nodes.Selector)
 	own.Nodes.AllowedLabels = joinSets(own.Nodes.AllowedLabels, defaults.Nodes.AllowedLabels)
+	own.Nodes.Tolerations = either(own.Nodes.Tolerations, defaults.Nodes.Tolerations)
+	own.Priority.AllowedClasses = either(own.Priority.AllowedClasses, defaults.Priority.AllowedClasses)
+	own.Priority.DefaultClass = cmp.Or(own.Priority.DefaultClass, defaults.Priority.DefaultClass)
 	own.Network.AllowedDomains = either(own.Network.AllowedDomains, defaults.Network.AllowedDomains)
 	own.Network.ClosedRanges = joinSets(own.Network.ClosedRanges, defaults.Network.ClosedRanges)
 	bandwidth, usually := &own.Network.PodBandwidth, defaults.Network.PodBandwidth

@@ -29,12 +29,13 @@ import (
 // Settings are the contents of a space's spec, in the types of the packages that use them. The zero value means the
 // built-in defaults.
 type Settings struct {
-	limits    bounds.Limits
-	sync      resources.SyncOptions
-	placement translate.Placement
-	security  translate.PodSecurity
-	domains   []string
-	closed    []netip.Prefix // in addition to those of the host itself
+	limits     bounds.Limits
+	sync       resources.SyncOptions
+	placement  translate.Placement
+	priorities translate.Priorities
+	security   translate.PodSecurity
+	domains    []string
+	closed     []netip.Prefix // in addition to those of the host itself
 	// Quota and LimitRange are those of the host namespace. They are nil if the spec does not set them: then the host's
 	// objects have the defaults, or what an admin changed in them.
 	Quota corev1.ResourceList
@@ -68,6 +69,8 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	}
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)
+	priorities, more := prioritiesOf(&spec.Priority, path.Child("priority"))
+	settings.priorities, errs = priorities, append(errs, more...)
 	security, more := podSecurityOf(&spec.PodSecurity, path.Child("podSecurity"))
 	settings.security, errs = security, append(errs, more...)
 	for i, domain := range spec.Network.AllowedDomains {
@@ -129,20 +132,6 @@ func limitsOf(limits map[string]resource.Quantity, path *field.Path) (out bounds
 		out[quantity] = n
 	}
 	return out, errs
-}
-
-func placementOf(nodes *v1alpha1.Nodes, path *field.Path) (out translate.Placement, errs field.ErrorList) {
-	errs = metav1validation.ValidateLabels(nodes.Selector, path.Child("selector"))
-	for i, key := range nodes.AllowedLabels {
-		at := path.Child("allowedLabels").Index(i)
-		for _, problem := range validation.IsQualifiedName(key) {
-			errs = append(errs, field.Invalid(at, key, problem))
-		}
-		if key == corev1.LabelHostname {
-			errs = append(errs, field.Invalid(at, key, "the label would reveal the names of nodes; use a label that several nodes share"))
-		}
-	}
-	return translate.Placement{Selector: nodes.Selector, Labels: nodes.AllowedLabels}, errs
 }
 
 func podSecurityOf(spec *v1alpha1.PodSecurity, path *field.Path) (out translate.PodSecurity, errs field.ErrorList) {

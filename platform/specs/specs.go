@@ -124,6 +124,7 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	errs = append(errs, more...)
 	full := withDefaults(*spec, s.defaults)
 	settings, _ := settingsOf(&full, nil)
+	errs = append(errs, checkOwnNodes(&full, path)...)
 	synced, more := s.syncOf(spec.Sync, path.Child("sync"))
 	settings.setSync(synced)
 	return &settings, append(errs, more...)
@@ -162,6 +163,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
 		"tenantName": spec.TenantName != "", "access": !equality.Semantic.DeepEqual(spec.Access, v1alpha1.Access{}),
 		"namespaces": !equality.Semantic.DeepEqual(spec.Namespaces, v1alpha1.Namespaces{}), "publications": len(spec.Publications) > 0,
+		"priority.preemption": spec.Priority.Preemption != "",
 	} {
 		if set {
 			errs = append(errs, field.Forbidden(path.Child(name), "set this field in each space instead"))
@@ -196,6 +198,7 @@ func (s *Specs) Objects(space string) translate.Settings {
 	return translate.Settings{
 		DefaultLimits: own.defaultLimits(), Counted: translate.CountedBy(own.Quota), Bandwidth: own.bandwidth,
 		PodSecurity: own.security, Domains: own.domains, ReservedLabels: s.reservedLabels, ShowNodeAddresses: s.showNodeAddresses,
+		Priorities: own.priorities,
 	}
 }
 

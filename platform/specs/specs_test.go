@@ -51,7 +51,10 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 			PodSecurity: v1alpha1.PodSecurity{
 				Level: "restricted", DefaultSeccomp: "Unconfined", UserNamespaces: "Required", NetRaw: v1alpha1.Denied, HostProfiles: v1alpha1.Allowed,
 			},
-			Nodes:         v1alpha1.Nodes{Selector: map[string]string{"pool": "all", "os": "linux"}, AllowedLabels: []string{"arch"}},
+			Nodes: v1alpha1.Nodes{Selector: map[string]string{"pool": "all", "os": "linux"}, AllowedLabels: []string{"arch"}, Tolerations: []v1alpha1.Toleration{
+				{Key: "pool", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+			}},
+			Priority:      v1alpha1.Priority{PriorityClasses: v1alpha1.PriorityClasses{AllowedClasses: []string{"low"}, DefaultClass: "usual"}},
 			Network:       v1alpha1.Network{AllowedDomains: []string{"apps.example.com"}, ClosedRanges: []string{"203.0.113.0/24"}},
 			HostNamespace: v1alpha1.HostNamespace{Labels: map[string]string{"example.com/team": "all"}},
 		},
@@ -61,7 +64,8 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 				Quota:       map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("8")},
 				LimitRange:  []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{"cpu": resource.MustParse("1")}}},
 				PodSecurity: v1alpha1.PodSecurity{Level: "baseline", RuntimeClassName: "gvisor", NetRaw: v1alpha1.Allowed},
-				Nodes:       v1alpha1.Nodes{Selector: map[string]string{"pool": "a"}, AllowedLabels: []string{"disk"}},
+				Nodes:       v1alpha1.Nodes{Selector: map[string]string{"pool": "a"}, AllowedLabels: []string{"disk"}, Tolerations: []v1alpha1.Toleration{{Key: "a", Effect: corev1.TaintEffectNoExecute}}},
+				Priority:    v1alpha1.Priority{PriorityClasses: v1alpha1.PriorityClasses{AllowedClasses: []string{"high"}}, Preemption: v1alpha1.PreemptionOwnNodes},
 				Network:     v1alpha1.Network{AllowedDomains: []string{"a.example.com"}, ClosedRanges: []string{"198.18.0.0/15", "192.0.2.0/28"}},
 			}),
 			space("apart", v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}),
@@ -73,16 +77,19 @@ func TestASpacesOwnSpecCountsMoreThanTheDefaults(t *testing.T) {
 	}
 	host := []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	all := shard.Settings{
-		Limits:    bounds.Limits{bounds.MemoryBytes: 512 << 20, bounds.Watches: 10},
-		Placement: translate.Placement{Selector: map[string]string{"pool": "all", "os": "linux"}, Labels: []string{"arch"}, ByName: true},
-		Objects: translate.Settings{Domains: []string{"apps.example.com"}, ReservedLabels: config.ReservedLabels, ShowNodeAddresses: true, PodSecurity: translate.PodSecurity{
+		Limits: bounds.Limits{bounds.MemoryBytes: 512 << 20, bounds.Watches: 10},
+		Placement: translate.Placement{Selector: map[string]string{"pool": "all", "os": "linux"}, Labels: []string{"arch"}, ByName: true, Tolerations: []corev1.Toleration{
+			{Key: "pool", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+		}},
+		Objects: translate.Settings{Priorities: translate.Priorities{Allowed: []string{"low"}, Default: "usual"}, Domains: []string{"apps.example.com"}, ReservedLabels: config.ReservedLabels, ShowNodeAddresses: true, PodSecurity: translate.PodSecurity{
 			Level: api.LevelRestricted, Seccomp: corev1.SeccompProfileTypeUnconfined, UserNamespaces: true, DropNetRaw: true, HostProfiles: true,
 		}},
 		Closed: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24")},
 	}
 	own := all
 	own.Limits = bounds.Limits{bounds.MemoryBytes: 512 << 20, bounds.Watches: 20}
-	own.Placement = translate.Placement{Selector: map[string]string{"pool": "a", "os": "linux"}, Labels: []string{"arch", "disk"}, ByName: true}
+	own.Placement = translate.Placement{Selector: map[string]string{"pool": "a", "os": "linux"}, Labels: []string{"arch", "disk"}, ByName: true, Tolerations: []corev1.Toleration{{Key: "a", Effect: corev1.TaintEffectNoExecute}}}
+	own.Objects.Priorities = translate.Priorities{Allowed: []string{"high"}, Default: "usual", OwnNodes: true}
 	own.Objects.Domains = []string{"a.example.com"}
 	own.Objects.DefaultLimits = corev1.ResourceList{"cpu": resource.MustParse("1")}
 	own.Objects.PodSecurity.Level, own.Objects.PodSecurity.RuntimeClass, own.Objects.PodSecurity.DropNetRaw = api.LevelBaseline, "gvisor", false
@@ -147,6 +154,14 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		`spec.podSecurity.netRaw: Unsupported value: "on"`:                                                                    {PodSecurity: v1alpha1.PodSecurity{NetRaw: "on"}},
 		`spec.podSecurity.runtimeClassName: Invalid value: "A"`:                                                               {PodSecurity: v1alpha1.PodSecurity{RuntimeClassName: "A"}},
 		`spec.nodes.allowedLabels[0]: Invalid value: "kubernetes.io/hostname"`:                                                {Nodes: v1alpha1.Nodes{AllowedLabels: []string{corev1.LabelHostname}}},
+		`spec.nodes.tolerations[0].key: Invalid value: ""`:                                                                    {Nodes: v1alpha1.Nodes{Tolerations: []v1alpha1.Toleration{{Key: "", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}}},
+		`spec.nodes.tolerations[0].value: Invalid value: "b": must be empty with the operator Exists`:                         {Nodes: v1alpha1.Nodes{Tolerations: []v1alpha1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists, Value: "b", Effect: corev1.TaintEffectNoSchedule}}}},
+		`spec.nodes.tolerations[0].operator: Unsupported value: "Gt"`:                                                         {Nodes: v1alpha1.Nodes{Tolerations: []v1alpha1.Toleration{{Key: "a", Operator: corev1.TolerationOpGt, Value: "1", Effect: corev1.TaintEffectNoSchedule}}}},
+		`spec.nodes.tolerations[0].effect: Unsupported value: ""`:                                                             {Nodes: v1alpha1.Nodes{Tolerations: []v1alpha1.Toleration{{Key: "a"}}}},
+		`spec.priority.allowedClasses[0]: Invalid value: "system-node-critical": classes of the system`:                       {Priority: v1alpha1.Priority{PriorityClasses: v1alpha1.PriorityClasses{AllowedClasses: []string{"system-node-critical"}}}},
+		`spec.priority.defaultClass: Invalid value: "A"`:                                                                      {Priority: v1alpha1.Priority{PriorityClasses: v1alpha1.PriorityClasses{DefaultClass: "A"}}},
+		`spec.priority.preemption: Unsupported value: "Always"`:                                                               {Priority: v1alpha1.Priority{Preemption: "Always"}},
+		`spec.priority.preemption: Invalid value: "OwnNodes": the space has no nodes of its own`:                              {Priority: v1alpha1.Priority{Preemption: v1alpha1.PreemptionOwnNodes}},
 		`spec.nodes.selector: Invalid value: "a b"`:                                                                           {Nodes: v1alpha1.Nodes{Selector: map[string]string{"a b": "c"}}},
 		`spec.network.allowedDomains[0]: Invalid value: "*.example.com"`:                                                      {Network: v1alpha1.Network{AllowedDomains: []string{"*.example.com"}}},
 		`spec.network.closedRanges[0]: Invalid value: "203.0.113.1/24": has bits after the prefix length; use 203.0.113.0/24`: {Network: v1alpha1.Network{ClosedRanges: []string{"203.0.113.1/24"}}},
@@ -177,6 +192,7 @@ func TestSpecsThatMeanNothingAreRefused(t *testing.T) {
 		},
 		`spaceDefaults.sync: Invalid value: "pods=some"`:                   {SpaceDefaults: pods},
 		`spaceDefaults.isolation: Forbidden: set this field in each space`: {SpaceDefaults: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}},
+		`spaceDefaults.priority.preemption: Forbidden: set this field in`:  {SpaceDefaults: v1alpha1.SpaceSpec{Priority: v1alpha1.Priority{Preemption: v1alpha1.PreemptionOwnNodes}}},
 		`spaceDefaults.limits[x]: Invalid value`:                           {SpaceDefaults: v1alpha1.SpaceSpec{Limits: quantities("x", "1")}},
 		`spaces[0].metadata.name: Invalid value: "system"`:                 {Spaces: []v1alpha1.Space{space("system", v1alpha1.SpaceSpec{})}},
 		`spaces[1].metadata.name: Duplicate value: "a"`:                    {Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{}), space("a", v1alpha1.SpaceSpec{})}},

@@ -48,6 +48,8 @@ type importedClass[T client.Object] struct {
 	*engine.Engine
 	name    string // plural, as in URLs
 	virtual cache.SharedIndexInformer
+	// imports, if set, reports whether the space imports a class among those that the sync options select.
+	imports func(host T) bool
 	// toVirtual returns the space's copy of a class of the host.
 	toVirtual func(host T) T
 	// update copies to have what the host owns. It reports whether something differed, and whether the object must be
@@ -71,6 +73,7 @@ func importClasses[T client.Object](c *importedClass[T]) error {
 
 func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	host, hosted := hostcache.Imported[T](c.Host, c.Sync, c.name, key.Name)
+	hosted = hosted && (c.imports == nil || c.imports(host))
 	v, exists := engine.Stored[T](c.virtual, types.NamespacedName{Name: key.Name})
 	switch {
 	case !hosted && exists && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy:
@@ -140,7 +143,7 @@ func (s *Syncer) syncRuntimeClasses() error {
 func (s *Syncer) syncPriorityClasses() error {
 	return importClasses(&importedClass[*schedulingv1.PriorityClass]{
 		Engine: s.Engine, name: resources.PriorityClasses, virtual: s.Informers.Scheduling().V1().PriorityClasses().Informer(),
-		toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
+		imports: s.Space.Settings.Priorities.Imports, toVirtual: translate.PriorityClass, update: translate.PullPriorityClass,
 	})
 }
 

@@ -4,6 +4,7 @@
 package classes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,11 +120,17 @@ func (s *Syncer) syncExportedPriorityClasses() error { return s.exportedPrioriti
 
 func (s *Syncer) syncExportedStorageClasses() error { return s.exportedStorages().add() }
 
-// HostPriority returns the priority class of a pod on the host: an imported class, or the tenant's own exported one. If
-// it is neither, the priority counts only in the space, because on the host the pod could preempt pods of other spaces.
+// HostPriority returns the priority class of a pod on the host: an imported class, the tenant's own exported one, or the
+// default of the space. If it is the default, the pod's priority counts only in the space.
 func (s *Syncer) HostPriority(ctx context.Context, v *corev1.Pod) (string, error) {
-	name := v.Spec.PriorityClassName
-	if _, ok := hostcache.Imported[*schedulingv1.PriorityClass](s.Host, s.Sync, resources.PriorityClasses, name); ok {
+	name, err := s.ownPriority(ctx, v.Spec.PriorityClassName)
+	return cmp.Or(name, s.Space.Settings.Priorities.Default), err
+}
+
+// ownPriority returns the class on the host for a class of the space; empty if it has none there.
+func (s *Syncer) ownPriority(ctx context.Context, name string) (string, error) {
+	priorities := s.Space.Settings.Priorities
+	if class, ok := hostcache.Imported[*schedulingv1.PriorityClass](s.Host, s.Sync, resources.PriorityClasses, name); ok && priorities.Imports(class) {
 		return name, nil
 	}
 	own := s.exportedPriorities()

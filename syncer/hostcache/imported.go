@@ -19,10 +19,7 @@ func Imported[T client.Object](h *Host, options resources.SyncOptions, resource,
 	if !ok || !options.Selects(resource).Matches(labels.Set(class.GetLabels())) {
 		return class, false
 	}
-	if class.GetLabels()[translate.LabelSpace] != "" {
-		return class, false // exported by a tenant, whatever its labels are
-	}
-	return class, resource != resources.PriorityClasses || translate.ImportablePriority(name)
+	return class, class.GetLabels()[translate.LabelSpace] == "" // else exported by a tenant, whatever its labels are
 }
 
 // AllImported iterates over the host's classes that a space with these options imports.

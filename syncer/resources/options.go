@@ -187,10 +187,10 @@ func (r Resource) takes(value string) bool {
 	})
 }
 
-// bound reads a priority as high as users of a cluster may give.
+// bound reads a priority as high as users of a cluster may give, and not below that of a pod without a class.
 func bound(value string) (int32, bool) {
 	n, err := strconv.ParseInt(value, 10, 32)
-	return int32(n), err == nil && n <= highestPriority
+	return int32(n), err == nil && 0 <= n && n <= highestPriority
 }
 
 // highestPriority is Kubernetes' bound on classes that are not the system's.

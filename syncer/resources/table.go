@@ -53,7 +53,7 @@ const (
 	// host.
 	Translated = "translated"
 	// Bound stands for a number, the highest priority that tenants may give their pods on the host. After Preempting,
-	// these pods may also preempt pods of other spaces.
+	// these pods may also preempt others where the space has nodes of its own.
 	Bound           = "PRIORITY"
 	PreemptingBound = Preempting + Bound
 	// Provisioners stands for names of provisioners, separated by +.
@@ -301,12 +301,12 @@ func Table() []Resource {
 			Name: PriorityClasses, Direction: FromHost, Values: []string{ImportSelector, On, Off, Selector},
 			Type: &schedulingv1.PriorityClass{}, InCluster: true, Class: true, Quiet: true,
 			Status:    "name, value, preemption policy, description",
-			Rewritten: "never the global default, never one whose name begins with system-",
+			Rewritten: "never the global default, never one whose name begins with system-, and none by which pods would preempt those of other spaces",
 		},
 		{
 			Name: ExportedPriorityClasses, Direction: ToHost, Values: []string{Off, Bound, PreemptingBound},
 			Type: &schedulingv1.PriorityClass{}, Plural: PriorityClasses, InCluster: true, Selector: ofSpaces, Lasts: true,
-			Rewritten: "those that the tenant made: name; value, no higher than the admin's; they preempt nobody but with `preempting:`, never the default",
+			Rewritten: "those that the tenant made: name; value, 0 or more, no higher than the admin's; they preempt nobody but with `preempting:` on nodes of the space's own, never the default",
 		},
 		{
 			Name: ExportedStorageClasses, Direction: ToHost, Values: []string{Off, Provisioners},

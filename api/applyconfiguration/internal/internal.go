@@ -249,6 +249,11 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             scalar: string
+    - name: tolerations
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.Toleration
           elementRelationship: atomic
 - name: com.github.berth-dev.berth.api.v1alpha1.Owner
   map:
@@ -352,6 +357,35 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: userNamespaces
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Preemption
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Priority
+  map:
+    fields:
+    - name: allowedClasses
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: defaultClass
+      type:
+        scalar: string
+    - name: preemption
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Preemption
+- name: com.github.berth-dev.berth.api.v1alpha1.PriorityClasses
+  map:
+    fields:
+    - name: allowedClasses
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: defaultClass
       type:
         scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Publication
@@ -726,6 +760,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podSecurity
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.PodSecurity
+    - name: priority
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Priority
     - name: publications
       type:
         list:
@@ -871,12 +908,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceQuota
       type:
         scalar: numeric
+    - name: nodes
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Nodes
     - name: ownerProfile
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
     - name: platformName
       type:
         scalar: string
+    - name: priority
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.PriorityClasses
     - name: quota
       type:
         map:
@@ -939,6 +982,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaces
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Namespaces
+    - name: nodes
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Nodes
     - name: ownerProfile
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.OwnerProfile
@@ -957,6 +1003,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: permissions
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Permissions
+    - name: priority
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Priority
     - name: private
       type:
         scalar: boolean
@@ -1040,6 +1089,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: memory
       type:
         scalar: string
+    - name: nodeSelector
+      type:
+        scalar: string
     - name: owners
       type:
         scalar: string
@@ -1059,6 +1111,21 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.berth-dev.berth.api.v1alpha1.Toleration
+  map:
+    fields:
+    - name: effect
+      type:
+        namedType: io.k8s.api.core.v1.TaintEffect
+    - name: key
+      type:
+        scalar: string
+    - name: operator
+      type:
+        namedType: io.k8s.api.core.v1.TolerationOperator
+    - name: value
+      type:
+        scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Usage
   map:
     fields:
@@ -1111,6 +1178,10 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.k8s.api.core.v1.ScopeSelectorOperator
   scalar: string
 - name: io.k8s.api.core.v1.SeccompProfileType
+  scalar: string
+- name: io.k8s.api.core.v1.TaintEffect
+  scalar: string
+- name: io.k8s.api.core.v1.TolerationOperator
   scalar: string
 - name: io.k8s.api.networking.v1.IPBlock
   map:

@@ -61,7 +61,7 @@
 {{- with .Values.matchOwners }}
 {{- $_ := set $spec "permissions" (dict "matchOwners" .) }}
 {{- end }}
-{{- range $field := list "ownerProfile" "additionalRoleBindings" "parent" "private" "cordoned" "quota" "limitRange" "hostNamespaces" }}
+{{- range $field := list "ownerProfile" "additionalRoleBindings" "parent" "private" "cordoned" "quota" "limitRange" "hostNamespaces" "nodes" "priority" }}
 {{- with get $.Values $field }}
 {{- $_ := set $spec $field . }}
 {{- end }}

@@ -32,6 +32,7 @@ use --dry-run=client -o yaml.`,
 		Example: `  berth tenant create acme --wait
   berth tenant create acme-dev --parent acme --private --owner User:alice --owner Group:oidc:devs
   berth tenant create solar --namespace-quota 10 --cpu 8 --memory 16Gi
+  berth tenant create acme --node-selector pool=acme --toleration tenant=acme:NoSchedule
   berth tenant create solar --dry-run=client -o yaml > solar.yaml`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -67,6 +68,8 @@ use --dry-run=client -o yaml.`,
 	cmd.Flags().Int32Var(&o.namespaces, "namespace-quota", 0, "how many namespaces the tenant's spaces may have together (default: no limit)")
 	cmd.Flags().StringVar(&o.cpu, "cpu", "", "limits.cpu of the quota of each of the tenant's spaces, such as 8 (default: that of the platform)")
 	cmd.Flags().StringVar(&o.memory, "memory", "", "limits.memory of the quota of each of the tenant's spaces, such as 16Gi (default: that of the platform)")
+	cmd.Flags().StringToStringVar(&o.nodeSelector, "node-selector", nil, "KEY=VALUE of a label of the host's nodes that the tenant's pods run on; repeat the flag for several (default: all nodes)")
+	cmd.Flags().StringArrayVar(&o.tolerations, "toleration", nil, "KEY=VALUE:EFFECT or KEY:EFFECT of a taint of these nodes, as 'kubectl taint' has it; repeat the flag for several")
 	wait.AddTo(cmd, false, "the tenant is ready")
 	change.AddTo(cmd, true)
 	_ = cmd.RegisterFlagCompletionFunc("parent", host.Names("tenants", 0))
@@ -81,13 +84,23 @@ type createOptions struct {
 	owners      []string
 	namespaces  int32
 	cpu, memory string
+
+	nodeSelector map[string]string
+	tolerations  []string
 }
 
 func (o *createOptions) tenant(cmd *cobra.Command, name string) (*v1alpha1.Tenant, error) {
 	tenant := &v1alpha1.Tenant{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Tenant"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.TenantSpec{Parent: o.parent},
+		Spec:       v1alpha1.TenantSpec{Parent: o.parent, Nodes: v1alpha1.Nodes{Selector: o.nodeSelector}},
+	}
+	for _, text := range o.tolerations {
+		toleration, err := parseToleration(text)
+		if err != nil {
+			return nil, err
+		}
+		tenant.Spec.Nodes.Tolerations = append(tenant.Spec.Nodes.Tolerations, toleration)
 	}
 	set := cmd.Flags().Changed
 	if set("private") {
@@ -117,6 +130,20 @@ func (o *createOptions) tenant(cmd *cobra.Command, name string) (*v1alpha1.Tenan
 		tenant.Spec.Quota[corev1.ResourceName("limits."+flag)] = quantity
 	}
 	return tenant, nil
+}
+
+// parseToleration returns the toleration of a taint, KEY=VALUE:EFFECT or KEY:EFFECT.
+func parseToleration(text string) (v1alpha1.Toleration, error) {
+	taint, effect, _ := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(taint, "=")
+	toleration := v1alpha1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffect(effect)}
+	switch toleration.Effect {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		if key != "" {
+			return toleration, nil
+		}
+	}
+	return toleration, fmt.Errorf("--toleration=%s: must be KEY=VALUE:EFFECT or KEY:EFFECT, with EFFECT NoSchedule, PreferNoSchedule, or NoExecute", text)
 }
 
 // serviceAccountPrefix begins the names by which ServiceAccounts authenticate.

@@ -15,6 +15,8 @@ type NodesApplyConfiguration struct {
 	// allowedLabels are keys of the nodes' labels by which the space's pods may select nodes. The API server of the space
 	// rejects node selectors and node affinity with other keys.
 	AllowedLabels []string `json:"allowedLabels,omitempty"`
+	// tolerations are added to the space's pods, so that they run on nodes with these taints.
+	Tolerations []TolerationApplyConfiguration `json:"tolerations,omitempty"`
 }
 
 // NodesApplyConfiguration constructs a declarative configuration of the Nodes type for use with
@@ -43,6 +45,19 @@ func (b *NodesApplyConfiguration) WithSelector(entries map[string]string) *Nodes
 func (b *NodesApplyConfiguration) WithAllowedLabels(values ...string) *NodesApplyConfiguration {
 	for i := range values {
 		b.AllowedLabels = append(b.AllowedLabels, values[i])
+	}
+	return b
+}
+
+// WithTolerations adds the given value to the Tolerations field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Tolerations field.
+func (b *NodesApplyConfiguration) WithTolerations(values ...*TolerationApplyConfiguration) *NodesApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithTolerations")
+		}
+		b.Tolerations = append(b.Tolerations, *values[i])
 	}
 	return b
 }

@@ -64,6 +64,9 @@ type SpaceSpecApplyConfiguration struct {
 	PodSecurity *PodSecurityApplyConfiguration `json:"podSecurity,omitempty"`
 	// nodes are those of the host's nodes that the space's pods run on. A change holds for pods that are created later.
 	Nodes *NodesApplyConfiguration `json:"nodes,omitempty"`
+	// priority is which PriorityClasses of the host the space's pods have, and whether they preempt other pods. A change holds
+	// for pods that are created later.
+	Priority *PriorityApplyConfiguration `json:"priority,omitempty"`
 	// network is what the space exposes, and what its pods reach.
 	Network *NetworkApplyConfiguration `json:"network,omitempty"`
 	// sleep says when the space is put to sleep.
@@ -212,6 +215,14 @@ func (b *SpaceSpecApplyConfiguration) WithPodSecurity(value *PodSecurityApplyCon
 // If called multiple times, the Nodes field is set to the value of the last call.
 func (b *SpaceSpecApplyConfiguration) WithNodes(value *NodesApplyConfiguration) *SpaceSpecApplyConfiguration {
 	b.Nodes = value
+	return b
+}
+
+// WithPriority sets the Priority field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Priority field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithPriority(value *PriorityApplyConfiguration) *SpaceSpecApplyConfiguration {
+	b.Priority = value
 	return b
 }
 

@@ -26,6 +26,11 @@ type TenantDefaultsApplyConfiguration struct {
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
 	// namespaceQuota is how many namespaces the spaces of a tenant may have together.
 	NamespaceQuota *int32 `json:"namespaceQuota,omitempty"`
+	// nodes are those of the host's nodes that the pods of the tenants' spaces run on, for tenants without a tenant above. A
+	// tenant's own entries of selector take precedence, and its own allowedLabels and tolerations replace these.
+	Nodes *NodesApplyConfiguration `json:"nodes,omitempty"`
+	// priority is which PriorityClasses of the host the pods of the tenants' spaces have, for tenants without a tenant above.
+	Priority *PriorityClassesApplyConfiguration `json:"priority,omitempty"`
 }
 
 // TenantDefaultsApplyConfiguration constructs a declarative configuration of the TenantDefaults type for use with
@@ -77,5 +82,21 @@ func (b *TenantDefaultsApplyConfiguration) WithQuota(entries map[v1.ResourceName
 // If called multiple times, the NamespaceQuota field is set to the value of the last call.
 func (b *TenantDefaultsApplyConfiguration) WithNamespaceQuota(value int32) *TenantDefaultsApplyConfiguration {
 	b.NamespaceQuota = &value
+	return b
+}
+
+// WithNodes sets the Nodes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Nodes field is set to the value of the last call.
+func (b *TenantDefaultsApplyConfiguration) WithNodes(value *NodesApplyConfiguration) *TenantDefaultsApplyConfiguration {
+	b.Nodes = value
+	return b
+}
+
+// WithPriority sets the Priority field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Priority field is set to the value of the last call.
+func (b *TenantDefaultsApplyConfiguration) WithPriority(value *PriorityClassesApplyConfiguration) *TenantDefaultsApplyConfiguration {
+	b.Priority = value
 	return b
 }

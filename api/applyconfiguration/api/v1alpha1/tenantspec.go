@@ -48,6 +48,14 @@ type TenantSpecApplyConfiguration struct {
 	ScopedQuotas []ScopedQuotaApplyConfiguration `json:"scopedQuotas,omitempty"`
 	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
 	LimitRange []v1.LimitRangeItem `json:"limitRange,omitempty"`
+	// nodes are those of the host's nodes that the pods of the tenant's spaces run on. The selector is added to that of the
+	// tenant above, and allowedLabels and tolerations are among those of the tenant above, whose they are if they are not set.
+	// A space may narrow the selector, and adds its own allowedLabels. Its own tolerations replace these.
+	Nodes *NodesApplyConfiguration `json:"nodes,omitempty"`
+	// priority is which PriorityClasses of the host the pods of the tenant's spaces have. allowedClasses are among those of the
+	// tenant above, whose they are if they are not set, as is defaultClass. What a space sets itself replaces these.
+	// preemption takes effect while the spaces of no other tenant can run pods on the nodes.
+	Priority *PriorityApplyConfiguration `json:"priority,omitempty"`
 	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
 	Space *TenantSpaceApplyConfiguration `json:"space,omitempty"`
 }
@@ -182,6 +190,22 @@ func (b *TenantSpecApplyConfiguration) WithLimitRange(values ...v1.LimitRangeIte
 	for i := range values {
 		b.LimitRange = append(b.LimitRange, values[i])
 	}
+	return b
+}
+
+// WithNodes sets the Nodes field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Nodes field is set to the value of the last call.
+func (b *TenantSpecApplyConfiguration) WithNodes(value *NodesApplyConfiguration) *TenantSpecApplyConfiguration {
+	b.Nodes = value
+	return b
+}
+
+// WithPriority sets the Priority field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Priority field is set to the value of the last call.
+func (b *TenantSpecApplyConfiguration) WithPriority(value *PriorityApplyConfiguration) *TenantSpecApplyConfiguration {
+	b.Priority = value
 	return b
 }
 

@@ -18,6 +18,8 @@ type TenantSummaryApplyConfiguration struct {
 	CPU *string `json:"cpu,omitempty"`
 	// memory is memory that the tenant's own spaces use, such as 1Gi/16Gi.
 	Memory *string `json:"memory,omitempty"`
+	// nodeSelector is the node selector of the pods of the tenant's spaces, such as pool=acme.
+	NodeSelector *string `json:"nodeSelector,omitempty"`
 }
 
 // TenantSummaryApplyConfiguration constructs a declarative configuration of the TenantSummary type for use with
@@ -55,5 +57,13 @@ func (b *TenantSummaryApplyConfiguration) WithCPU(value string) *TenantSummaryAp
 // If called multiple times, the Memory field is set to the value of the last call.
 func (b *TenantSummaryApplyConfiguration) WithMemory(value string) *TenantSummaryApplyConfiguration {
 	b.Memory = &value
+	return b
+}
+
+// WithNodeSelector sets the NodeSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NodeSelector field is set to the value of the last call.
+func (b *TenantSummaryApplyConfiguration) WithNodeSelector(value string) *TenantSummaryApplyConfiguration {
+	b.NodeSelector = &value
 	return b
 }
