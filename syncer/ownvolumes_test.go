@@ -13,32 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/translate"
 )
 
-const disks = "disks.example.com"
-
-// withOwnVolumes begins a syncer of a space that may take volumes of its own to a
-// host that holds it to that.
-func withOwnVolumes(t *testing.T, name string) *testEnv {
-	t.Helper()
-	env := synced(t, name, "ownpersistentvolumes="+disks+"={space}/", "ownpriorityclasses=100", "ownstorageclasses="+provisioner)
-	admin, err := client.New(env.cluster.Config(), client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := isolation.InstallPolicies(t.Context(), admin, env.options.Sync); err != nil {
-		t.Fatal(err)
-	}
-	return env
-}
+// ownDisks are the volumes that all spaces of these tests may have on the host.
+const (
+	disks    = "disks.example.com"
+	ownDisks = disks + "={space}/"
+)
 
 func ownVolume(name, handle string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
@@ -77,7 +63,7 @@ func claimBound(c *corev1.PersistentVolumeClaim) error {
 // there, other than its data, and the next claim can have it.
 func TestATenantsVolumeIsBoundToItsOwnClaim(t *testing.T) {
 	t.Parallel()
-	env := withOwnVolumes(t, "disk")
+	env := withExportedClasses(t, "disk")
 	volumes, claims := env.virtual.CoreV1().PersistentVolumes(), env.virtual.CoreV1().PersistentVolumeClaims("default")
 	theirs, theirClaims := env.host.CoreV1().PersistentVolumes(), env.host.CoreV1().PersistentVolumeClaims(env.space.HostNamespace())
 	must(t, claims.Create, claimOf("data", "archive")) // before the volume: the order doesn't matter
@@ -127,7 +113,7 @@ func TestATenantsVolumeIsBoundToItsOwnClaim(t *testing.T) {
 // such a volume says why it has none.
 func TestHostileVolumesStayInTheSpace(t *testing.T) {
 	t.Parallel()
-	env := withOwnVolumes(t, "thief")
+	env := withExportedClasses(t, "thief")
 	volumes, claims := env.virtual.CoreV1().PersistentVolumes(), env.virtual.CoreV1().PersistentVolumeClaims("default")
 	for name, tc := range map[string]struct {
 		change func(*corev1.PersistentVolume)
@@ -168,7 +154,7 @@ func TestHostileVolumesStayInTheSpace(t *testing.T) {
 // the tenant's claim, nor is one of another space.
 func TestAVolumeOfTheHostsIsNotTakenForOnesOwn(t *testing.T) {
 	t.Parallel()
-	env := withOwnVolumes(t, "namesake")
+	env := withExportedClasses(t, "namesake")
 	theirs := env.host.CoreV1().PersistentVolumes()
 	foreign := ownVolume("namesake.data", "host/secret")
 	must(t, theirs.Create, foreign)
@@ -190,7 +176,15 @@ func TestATenantsVolumesAreBounded(t *testing.T) {
 	t.Parallel()
 	env := newEnv(t, "many-disks")
 	env.limits = bounds.NewAccount(bounds.Limits{bounds.ExportedVolumes: 2})
-	env.syncing(t, "ownpersistentvolumes="+disks+"={space}/")
+	env.syncing(t, exported()...)
+	env.guard(t)
+	testhost.Eventually(t, "be let by the host", func(ctx context.Context) error {
+		v := ownVolume("many-disks.x", "many-disks/x")
+		v.Labels = map[string]string{translate.LabelSpace: "many-disks"}
+		v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "berth-many-disks", Name: "many-disks--default--x"}
+		_, err := env.account(t).CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
 	for i := range 3 {
 		name := fmt.Sprintf("v%d", i)
 		must(t, env.virtual.CoreV1().PersistentVolumes().Create, ownVolume(name, "many-disks/"+name))
@@ -228,7 +222,7 @@ func TestATenantsVolumesAreBounded(t *testing.T) {
 // M4: who holds a space's account reaches no other volume of the host.
 func TestTheHostProtectsVolumesFromASpacesAccount(t *testing.T) {
 	t.Parallel()
-	env := withOwnVolumes(t, "keeper")
+	env := withExportedClasses(t, "keeper")
 	account := env.account(t)
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	made := func(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
@@ -255,6 +249,7 @@ func TestTheHostProtectsVolumesFromASpacesAccount(t *testing.T) {
 		_ = env.host.CoreV1().PersistentVolumes().Delete(context.Background(), victim.Name, metav1.DeleteOptions{})
 	})
 	taken := victim.DeepCopy()
+	taken.ResourceVersion = "" // others write to it, too
 	taken.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "berth-keeper", Name: "keeper--default--x"}
 	for name, err := range map[string]error{
 		"for everybody":     create(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }),

@@ -35,7 +35,7 @@ func ClassFields() []admissionv1.Validation {
 	// A class or a volume ends with the space's namespace.
 	owners := "f == 'ownerReferences' && size(object.metadata.ownerReferences) == 1 && object.metadata.ownerReferences.all(o, o.apiVersion == 'v1' && o.kind == 'Namespace' && " +
 		"o.name == '" + translate.HostNamespacePrefix + "' + object.metadata.labels['" + translate.LabelSpace + "'] && !o.?blockOwnerDeletion.orValue(false))"
-	return append(onlyIn(labels, annotations, finalizers, owners, false),
+	return append(onlyIn(labels, annotations, finalizers, owners, false), volumes(),
 		only("priorityclasses", "value preemptionPolicy", ""),
 		only("storageclasses", "provisioner parameters reclaimPolicy allowVolumeExpansion volumeBindingMode", ""),
 		only("persistentvolumes", "spec status", "capacity accessModes volumeMode persistentVolumeReclaimPolicy storageClassName csi{driver volumeHandle readOnly fsType} "+

@@ -4,9 +4,11 @@
 package hostpolicy_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,7 +33,9 @@ func TestHostileVolumesAreRefusedByThePolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEvaluator(t, hostpolicy.Policy{Validations: append(hostpolicy.Classes(), hostpolicy.Refuse("not allowed", hostpolicy.Volume(parsed.VolumeRules())))}, nil)
+	e := newEvaluator(t, hostpolicy.Policy{Validations: slices.Concat(hostpolicy.Classes(), hostpolicy.ClassFields(), []admissionv1.Validation{
+		hostpolicy.Refuse("not allowed", hostpolicy.Volume(parsed.VolumeRules())),
+	})}, nil)
 	e.namespace = nil
 	for name, tc := range map[string]struct {
 		change  func(*corev1.PersistentVolume)
@@ -65,6 +69,7 @@ func TestHostileVolumesAreRefusedByThePolicies(t *testing.T) {
 		"another name":   {func(v *corev1.PersistentVolume) { v.Name = "theirs.data" }, true},
 		"another space":  {func(v *corev1.PersistentVolume) { v.Name, v.Labels["berth.dev/space"] = "theirs.data", "theirs" }, true},
 		"no label":       {func(v *corev1.PersistentVolume) { v.Labels = nil }, true},
+		"a finalizer":    {func(v *corev1.PersistentVolume) { v.Finalizers = []string{"theirs.example/stay"} }, true},
 		"one of dynamic": {func(v *corev1.PersistentVolume) { v.Name = "pvc-0b5a" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
