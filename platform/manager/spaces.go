@@ -81,7 +81,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return m.writeKubeconfig(ctx, space)
 	}
 	sync := specs.Sync()
-	sync.QuotaChanged = m.quotaChanged
+	sync.QuotaChanged, sync.VolumeChanged = m.quotaChanged, m.volumeChanged
 	m.shard, err = shard.Start(ctx, shard.Config{
 		Dir: datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
 		Host: m.env.Host, Sync: sync,
