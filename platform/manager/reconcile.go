@@ -95,10 +95,19 @@ func (m *Manager) volumeChanged(space string) {
 	}
 }
 
-// labelVolumes labels the volumes of a space on the host. A failure holds up nothing else.
+// labelVolumes labels the volumes of a space on the host. A failure holds up nothing else. Without the right to label
+// volumes, it stops until the next start.
 func (m *Manager) labelVolumes(ctx context.Context, object *v1alpha1.Space) {
+	if m.unlabeled.Load() {
+		return
+	}
 	err := volumelabels.Apply(ctx, m.hostClient, m.shard.Host().Host, object.Name, object.Labels[v1alpha1.LabelTenant])
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil, ctx.Err() != nil:
+	case apierrors.IsForbidden(err):
+		m.unlabeled.Store(true)
+		m.logger.Info("Volumes of the host are not labeled with their spaces and tenants; to have them labeled, grant patch on persistentvolumes, and start Berth again", "reason", err.Error())
+	default:
 		m.logger.Error(err, "Could not label the volumes of a space; Berth retries", "space", object.Name)
 		m.objects.Queue.AddAfter(object.Name, labelRetry)
 	}

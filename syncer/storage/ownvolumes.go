@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
@@ -177,14 +176,7 @@ func (o *ownVolumes) toHost(ctx context.Context, v *corev1.PersistentVolume) (ho
 	if bound, ok := hostcache.Get[*corev1.PersistentVolumeClaim](o.Host, resources.Claims, o.Space.HostNamespace(), host.Spec.ClaimRef.Name); ok {
 		host.Spec.ClaimRef.UID = bound.UID // the host claim has lost its volume, and gets it again only if it is named exactly
 	}
-	// Its owner is the space's namespace on the host, so that it is deleted with the space, although it is
-	// cluster-scoped.
-	ns := &corev1.Namespace{}
-	if err := o.Host.Reader.Get(ctx, types.NamespacedName{Name: o.Space.HostNamespace()}, ns); err != nil {
-		return nil, false, fmt.Errorf("read the space's host namespace: %w", err)
-	}
-	host.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}}
-	return host, true, nil
+	return host, true, o.SetOwner(ctx, host)
 }
 
 // claimOf returns the claim that a volume is bound to; nil if it is gone.
