@@ -101,7 +101,7 @@ func (m *Manager) labelVolumes(ctx context.Context, object *v1alpha1.Space) {
 	if m.unlabeled.Load() {
 		return
 	}
-	err := volumelabels.Apply(ctx, m.hostClient, m.shard.Host().Host, object.Name, object.Labels[v1alpha1.LabelTenant])
+	err := volumelabels.Apply(ctx, m.hostClient, m.shard.Host().Host, object.Name, object.Spec.TenantName)
 	switch {
 	case err == nil, ctx.Err() != nil:
 	case apierrors.IsForbidden(err):
