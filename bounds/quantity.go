@@ -34,6 +34,7 @@ const (
 	Routes
 	VolumeSnapshots
 	ExportedClasses
+	ExportedVolumes
 	HostWritesPerSecond
 	// Requests are counted where they arrive; those of the space's own controllers are not.
 	RequestsReading

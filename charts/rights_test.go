@@ -262,6 +262,7 @@ func renderSynced(t *testing.T, sync []string) (resources.SyncOptions, []runtime
 func TestTheChartBoundsExportedClassesAsTheCodeDoes(t *testing.T) {
 	for _, sync := range [][]string{
 		{"ownpriorityclasses=100"}, {"ownpriorityclasses=preempting:5"}, {"ownstorageclasses=a.example/x+b.example"}, {"ownpriorityclasses=7", "ownstorageclasses=a.example"},
+		{"ownpersistentvolumes=a.example={space}/"}, {"ownpersistentvolumes=a.example=any:+b.example=nas#{space}#+a.example=any:vol-", "ownstorageclasses=a.example"},
 	} {
 		syncOptions, objects := renderSynced(t, sync)
 		const name = "platform-berth-space-classes"

@@ -86,6 +86,8 @@ func optionSchema(t *testing.T, values []string) string {
 			pattern("^" + resources.Preempting + "-?[0-9]+$")
 		case resources.Provisioners:
 			pattern(`^[^+,=\s]*[./][^+,=\s]*(\+[^+,=\s]*[./][^+,=\s]*)*$`)
+		case resources.Handles:
+			pattern(resources.HandlesPattern)
 		default:
 			words = append(words, v)
 		}
@@ -103,7 +105,7 @@ func optionSchema(t *testing.T, values []string) string {
 
 // X1: what Berth takes for a sync option, the schema takes, too.
 func TestTheSchemaTakesWhatSwitchesTake(t *testing.T) {
-	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs", "sync.nodes=all", "sync.daemonsets=translated"}}
+	rounds := [][]string{{"sync.storageclasses=tier in (a\\,b)\\,x=y", "sync.ownpriorityclasses=-5", "sync.ownstorageclasses=ebs.csi.aws.com+example.com/nfs", "sync.ownpersistentvolumes=disks.example={space}/+ebs.csi.aws.com=any:vol-", "sync.nodes=all", "sync.daemonsets=translated"}}
 	for _, k := range resources.Table() {
 		for i, v := range k.Values {
 			if _, err := resources.Parse([]string{k.Name + "=" + v}); err != nil {
@@ -166,6 +168,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"too often":      {[]string{"snapshots.every=59.9s"}, "snapshots.every: 59.9s: want 1m", "Berth would not start"},
 		"no such kind":   {[]string{"sync.podz=all"}, "podz", "a slip of the finger"},
 		"no such option": {[]string{"sync.ingresses=5"}, "/sync/ingresses", "it is on or off"},
+		"any volume":     {[]string{"sync.ownpersistentvolumes=disks.example"}, "/sync/ownpersistentvolumes", "handles belong to somebody"},
 		"a word for all": {[]string{"sync.ownstorageclasses=on"}, "/sync/ownstorageclasses", "each provisioner is named"},
 		"a high bound":   {[]string{"sync.ownpriorityclasses=2000000000"}, "/sync/ownpriorityclasses", "the system's priorities are higher"},
 		"no quantity":    {[]string{"spaceDefaults.limits.store-bytes=100K"}, "/spaceDefaults/limits/store-bytes", "Berth would not start"},

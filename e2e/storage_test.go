@@ -47,6 +47,9 @@ func TestAStatefulSetGetsVolumesOfTheHost(t *testing.T) {
 		hostClaim := must(host.CoreV1().PersistentVolumeClaims(hostNamespace).Get(t.Context(), hostName(ns, name), metav1.GetOptions{}))(t)
 		hostVolume := must(host.CoreV1().PersistentVolumes().Get(t.Context(), hostClaim.Spec.VolumeName, metav1.GetOptions{}))(t)
 
+		await(t, host.CoreV1().PersistentVolumes().Get, hostVolume.Name, func(v *corev1.PersistentVolume) error {
+			return expect("the label of the volume's space", v.Labels["berth.dev/space"], "demo")
+		})
 		if !strings.HasPrefix(hostVolume.Name, "demo--") {
 			t.Errorf("host volume of %s is called %s, want it to begin with the space", name, hostVolume.Name)
 		}

@@ -65,6 +65,15 @@ spec:
 	solar.kubectl(t, "create", "namespace", "production")
 	awaitUsage(t, b, "solar,pods,1,20,5,1", "solar,namespaces,1,,,1")
 
+	solar.apply(t, database)
+	eventually(t, func() error { // an admin can tell whose a volume is
+		out := host.kubectl(t, "get", "persistentvolumes", "-L", "berth.dev/tenant,berth.dev/space", "-l", "berth.dev/space=solar", "--no-headers")
+		if strings.Count(out, "solar   solar") != 2 {
+			return fmt.Errorf("the volumes of the tenant are\n%s", out)
+		}
+		return nil
+	})
+
 	b.stop(t, syscall.SIGTERM)
 	b.up(t, "--operator")
 	host = b.host(t)

@@ -21,7 +21,7 @@ import (
 )
 
 // Syncing gives the space's account the rights that these sync options need, instead of [AccountRules]: fewer where
-// resources are disabled, more where others are enabled ([MoreRules]), and the rights on classes, which are
+// resources are disabled, more where others are enabled ([MoreRules]), and the rights on classes and volumes, which are
 // cluster-scoped. With [BoundTo], these rights are those of existing ClusterRoles, which [ClassPolicy] restricts.
 func Syncing(syncOptions resources.SyncOptions) Option {
 	return func(s *settings) {
@@ -88,8 +88,8 @@ func writeRule(r resources.Resource) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{of.Group}, Resources: []string{of.Resource}, Verbs: []string{"get", "create", "update", "delete"}}
 }
 
-// ClassRules returns the rights on the host's classes that a space's account needs to export its tenant's classes, if
-// these are exported.
+// ClassRules returns the rights on the host's classes and volumes that a space's account needs to export those of its
+// tenant, if these are exported.
 func ClassRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	for _, class := range classes(syncOptions) {
 		if class.allowed == never {
@@ -100,7 +100,7 @@ func ClassRules(syncOptions resources.SyncOptions) (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// ClassPolicy returns the policy that restricts these rights: to a space's own classes, and to what the admin allows.
+// ClassPolicy returns the policy that restricts these rights: to a space's own objects, and to what the admin allows.
 // It also covers resources that are disabled, because a sleeping space keeps its rights when an option is turned off.
 func ClassPolicy(syncOptions resources.SyncOptions) admissionv1.ValidatingAdmissionPolicySpec {
 	policy := admissionv1.ValidatingAdmissionPolicySpec{
@@ -123,6 +123,7 @@ func ClassPolicy(syncOptions resources.SyncOptions) admissionv1.ValidatingAdmiss
 	return policy
 }
 
+// class is a cluster-scoped resource of which tenants' objects are exported.
 type class struct {
 	resources.Resource
 	allowed, message string
@@ -147,7 +148,11 @@ func classes(syncOptions resources.SyncOptions) []class {
 			" && size(object.?mountOptions.orValue([])) == 0 && size(object.?allowedTopologies.orValue([])) == 0 && object.?reclaimPolicy.orValue('Delete') == 'Delete'" +
 			" && !('storageclass.kubernetes.io/is-default-class' in object.metadata.?annotations.orValue({}))"
 	}
-	return []class{priorities, storage}
+	volumes := class{resources.Of(resources.ExportedVolumes), never, hostpolicy.VolumesMessage}
+	if rules := syncOptions.VolumeRules(); len(rules) > 0 {
+		volumes.allowed = hostpolicy.Volume(rules)
+	}
+	return []class{priorities, storage, volumes}
 }
 
 // ClassesSuffix is appended to the name of the ClusterRole of [BoundTo] for the one with [ClassRules].

@@ -21,10 +21,11 @@ func TestClassesThatAreSwitchedOffAreRefused(t *testing.T) {
 		rights      int
 		off         []string
 	}{
-		"both are off":       {nil, 0, []string{"priorityclasses", "storageclasses"}},
-		"one is on":          {[]string{"ownpriorityclasses=7"}, 1, []string{"storageclasses"}},
-		"the other one is":   {[]string{"ownstorageclasses=a.example"}, 1, []string{"priorityclasses"}},
-		"neither one is off": {[]string{"ownpriorityclasses=7", "ownstorageclasses=a.example"}, 2, nil},
+		"all are off":     {nil, 0, []string{"priorityclasses", "storageclasses", "persistentvolumes"}},
+		"one is on":       {[]string{"ownpriorityclasses=7"}, 1, []string{"storageclasses", "persistentvolumes"}},
+		"the next one is": {[]string{"ownstorageclasses=a.example"}, 1, []string{"priorityclasses", "persistentvolumes"}},
+		"volumes are":     {[]string{"ownpersistentvolumes=a.example={space}/"}, 1, []string{"priorityclasses", "storageclasses"}},
+		"none is off":     {[]string{"ownpriorityclasses=7", "ownstorageclasses=a.example", "ownpersistentvolumes=a.example=any:"}, 3, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			syncOptions, err := resources.Parse(test.syncOptions)
@@ -45,7 +46,7 @@ func TestClassesThatAreSwitchedOffAreRefused(t *testing.T) {
 					off = append(off, resource)
 				}
 			}
-			if want := []string{"priorityclasses", "storageclasses"}; !slices.Equal(asked, want) || !slices.Equal(off, test.off) {
+			if want := []string{"priorityclasses", "storageclasses", "persistentvolumes"}; !slices.Equal(asked, want) || !slices.Equal(off, test.off) {
 				t.Errorf("the host asks about %v and refuses %v, want %v and %v", asked, off, want, test.off)
 			}
 		})

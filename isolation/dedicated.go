@@ -89,7 +89,7 @@ func ReadRules(syncOptions resources.SyncOptions) []rbacv1.PolicyRule {
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, ResourceNames: []string{"kubernetes"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"get"}},
 	}
-	if syncOptions.On(resources.Volumes) {
+	if syncOptions.On(resources.Volumes) || syncOptions.On(resources.ExportedVolumes) {
 		rules[1].Verbs = append(rules[1].Verbs, watch...)
 	}
 	for _, r := range resources.Table() {

@@ -25,7 +25,7 @@ import (
 func TestHostileFieldsAreRefusedByTheHost(t *testing.T) {
 	g, ctx := startPolicedHost(t), t.Context()
 	own, err := resources.Parse([]string{
-		"ownpriorityclasses=100", "ownstorageclasses=offered.example", "poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on",
+		"ownpriorityclasses=100", "ownstorageclasses=offered.example", "ownpersistentvolumes=offered.example={space}/", "poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on",
 	})
 	if err != nil {
 		t.Fatal(err)

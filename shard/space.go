@@ -287,7 +287,7 @@ func (s *Shard) admission(space translate.Space, sync resources.SyncOptions, whe
 			}, account), nil
 		}},
 		{Name: "BerthIsolation", New: func() (admission.Interface, error) {
-			return berthadmission.NewIsolation(sync.On(resources.VolumeSnapshots), where, &space.Settings), nil
+			return berthadmission.NewIsolation(sync.On(resources.VolumeSnapshots), sync.On(resources.ExportedVolumes), where, &space.Settings), nil
 		}},
 	}
 }

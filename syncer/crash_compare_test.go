@@ -94,7 +94,8 @@ func (w *crashWalk) compareObjects(d *crashDiff, row *crashRow, inSpace map[stri
 		if !w.expected(row, v, inSpace) {
 			continue
 		}
-		if v.GetDeletionTimestamp() != nil || !running(v) {
+		volume, is := v.(*corev1.PersistentVolume) // which stays as long as its claim
+		if v.GetDeletionTimestamp() != nil && (!is || volume.Status.Phase != corev1.VolumeBound) || !running(v) {
 			d.unsettled = append(d.unsettled, where(row, v))
 		}
 		h, exists := hosted[v.GetUID()]
@@ -165,6 +166,9 @@ func (w *crashWalk) compareDerived(ctx context.Context, d *crashDiff, inSpace, o
 		wantNodes[v.(*corev1.Pod).Spec.NodeName] = true
 	}
 	for _, v := range inSpace[resources.Claims] {
+		if translate.NamedVolume(v.(*corev1.PersistentVolumeClaim)) != "" {
+			continue
+		}
 		wantVolumes[translate.VolumeName(v.(*corev1.PersistentVolumeClaim))] = true
 	}
 	for _, h := range onHost[resources.Claims] {
@@ -180,7 +184,7 @@ func (w *crashWalk) compareDerived(ctx context.Context, d *crashDiff, inSpace, o
 		delete(wantNodes, n.Name)
 	}
 	for _, v := range volumes.Items {
-		if !wantVolumes[v.Name] {
+		if !wantVolumes[v.Name] && v.Labels[translate.LabelManagedBy] == translate.ManagedBy {
 			d.leaked = append(d.leaked, "volume "+v.Name)
 		}
 		delete(wantVolumes, v.Name)
@@ -222,11 +226,23 @@ func (w *crashWalk) expected(row *crashRow, v client.Object, inSpace map[string]
 		})
 	case resources.HTTPRoutes:
 		return sibling(resources.Gateways, crashName(0)) != nil
+	case resources.Claims:
+		return translate.NamedVolume(v.(*corev1.PersistentVolumeClaim)) == "" || slices.ContainsFunc(inSpace[resources.ExportedVolumes], func(volume client.Object) bool {
+			return has(volume, v)
+		})
+	case resources.ExportedVolumes:
+		return slices.ContainsFunc(inSpace[resources.Claims], func(claim client.Object) bool { return has(v, claim) })
 	case resources.ExportedPriorityClasses, resources.ExportedStorageClasses:
 		return translate.IsTenantClass(v)
 	default:
 		return true
 	}
+}
+
+// has reports whether a volume of the tenant's own is bound to a claim in the space.
+func has(volume, claim client.Object) bool {
+	v, c := volume.(*corev1.PersistentVolume), claim.(*corev1.PersistentVolumeClaim)
+	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == c.UID && translate.NamedVolume(c) == v.Name
 }
 
 func refersTo(pod *corev1.Pod, resource, name string) bool {

@@ -102,6 +102,9 @@ func crashRows() []crashRow {
 		{
 			name: resources.Claims, list: func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
 			make: func(w *crashWalk, name string) client.Object {
+				if name == crashName(1) { // in each namespace, and one of them gets the volume
+					return claimOf(name, "own-"+crashName(0))
+				}
 				claim := newClaim(name)
 				claim.Spec.StorageClassName = ptr.To(w.class())
 				return claim
@@ -201,6 +204,11 @@ func crashClasses() []crashRow {
 		{
 			name: resources.ExportedStorageClasses, cluster: true, list: func() client.ObjectList { return &storagev1.StorageClassList{} },
 			make: func(_ *crashWalk, name string) client.Object { return storageClassOf(name, provisioner) },
+			fact: existence,
+		},
+		{
+			name: resources.ExportedVolumes, cluster: true, list: func() client.ObjectList { return &corev1.PersistentVolumeList{} },
+			make: func(w *crashWalk, name string) client.Object { return ownVolume(name, w.space.Name+"/"+name) },
 			fact: existence,
 		},
 	}

@@ -59,7 +59,7 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 		testEnv: newEnv(t, lane), rows: crashRows(), random: rand.New(rand.NewPCG(seed, 10)), used: seed%2 == 1, namespaces: []string{"default"}, made: map[crashObject]crashState{},
 	}
 	selector := crashLane + "=" + lane
-	syncOptions := []string{"nodes=standins", "ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
+	syncOptions := append(exported(), "nodes=standins")
 	for _, k := range resources.Table() {
 		switch {
 		case k.Name == resources.ConfigMaps || k.Name == resources.Secrets:

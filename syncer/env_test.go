@@ -103,7 +103,7 @@ func newEnv(t *testing.T, name string) *testEnv {
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (admission.Interface, error) { return berthadmission.NewAddresses(env.reserve, env.limits), nil }},
 			{Name: "BerthIsolation", New: func() (admission.Interface, error) {
-				return berthadmission.NewIsolation(true, env.where, &env.space.Settings), nil
+				return berthadmission.NewIsolation(true, true, env.where, &env.space.Settings), nil
 			}},
 		},
 		Logger: klog.Background(),
@@ -324,6 +324,13 @@ func (env *testEnv) supervise(next func(*syncerRun) rule, whole func() bool) {
 func synced(t *testing.T, name string, syncOptions ...string) *testEnv {
 	t.Helper()
 	env := newEnv(t, name)
+	env.syncing(t, syncOptions...)
+	return env
+}
+
+// syncing begins a syncer of the space with these sync options.
+func (env *testEnv) syncing(t *testing.T, syncOptions ...string) {
+	t.Helper()
 	parsed, err := resources.Parse(syncOptions)
 	if err != nil {
 		t.Fatal(err)
@@ -331,7 +338,6 @@ func synced(t *testing.T, name string, syncOptions ...string) *testEnv {
 	env.options = syncer.Options{Sync: parsed, IngressAnnotations: []string{"example.com/allowed"}}
 	env.build(t) // for the rights that the options take
 	env.begin(nil)
-	return env
 }
 
 // created makes an object, however many others the host's quota counts meanwhile:

@@ -30,12 +30,24 @@ import (
 // provisioner is the embedded host's.
 const provisioner = "berth.dev/simulated"
 
-// withExportedClasses begins a syncer of a space that may have classes of its own,
-// on a host that holds it to that.
+// withExportedClasses begins a syncer of a space that may have classes and volumes of
+// its own, on a host that holds it to that.
 func withExportedClasses(t *testing.T, name string) *testEnv {
 	t.Helper()
-	syncOptions := []string{"ownpriorityclasses=100", "ownstorageclasses=" + provisioner}
-	env := synced(t, name, syncOptions...)
+	env := synced(t, name, exported()...)
+	env.guard(t)
+	return env
+}
+
+// exported are the options of all spaces of these tests with classes and volumes of
+// their own: they share what the host is guarded by.
+func exported() []string {
+	return []string{"ownpriorityclasses=100", "ownstorageclasses=" + provisioner, "ownpersistentvolumes=" + ownDisks}
+}
+
+// guard has the host hold accounts to what the space syncs.
+func (env *testEnv) guard(t *testing.T) {
+	t.Helper()
 	admin, err := client.New(env.cluster.Config(), client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +55,6 @@ func withExportedClasses(t *testing.T, name string) *testEnv {
 	if err := isolation.InstallPolicies(t.Context(), admin, env.options.Sync); err != nil {
 		t.Fatal(err)
 	}
-	return env
 }
 
 func priorityClass(name string, value int32) *schedulingv1.PriorityClass {

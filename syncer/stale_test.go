@@ -69,6 +69,7 @@ func testSwitchedOff(t *testing.T, name string, switchOff func(env *testEnv, off
 		"serviceaccounts":        {core, host, goes, "they are identities"},
 		"ownpriorityclasses":     {"scheduling.k8s.io", host, stays, "pods are of them"},
 		"ownstorageclasses":      {"storage.k8s.io", host, stays, "volumes are of them"},
+		"ownpersistentvolumes":   {core, host, stays, "they lead to data"},
 		"volumesnapshots":        {snapshotv1.GroupName, host, stays, "they are data"},
 		"gateways":               {"gateway.networking.k8s.io", host, goes, "the host would go on to serve them"},
 		"httproutes":             {"gateway.networking.k8s.io", host, goes, "the host would go on to serve them"},
@@ -95,7 +96,7 @@ func testSwitchedOff(t *testing.T, name string, switchOff func(env *testEnv, off
 	}
 	there := func(ctx context.Context, kind string) (n int, err error) {
 		of := table[kind]
-		resource := map[string]string{"ownpriorityclasses": "priorityclasses", "ownstorageclasses": "storageclasses"}[kind]
+		resource := map[string]string{"ownpriorityclasses": "priorityclasses", "ownstorageclasses": "storageclasses", "ownpersistentvolumes": "persistentvolumes"}[kind]
 		if resource == "" {
 			resource = kind
 		}
@@ -180,6 +181,8 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 			value = "100" // as in all tests: they share what the host is guarded by
 		case resources.Provisioners:
 			value = provisioner
+		case resources.Handles:
+			value = ownDisks
 		case resources.Off, resources.OffAndDeletePods:
 			value = k.Values[0]
 		}
@@ -211,6 +214,7 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 	pod.Spec.ServiceAccountName = "builder"
 	Served(t, space, priorityClass("own", 3))
 	Served(t, space, storageClassOf("own", provisioner))
+	Served(t, space, ownVolume("own", name+"/own"))
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: pod.Labels, Ports: []corev1.ServicePort{{Port: 80}}}}
 	manual := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "manual"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 	slice := &discoveryv1.EndpointSlice{
@@ -219,7 +223,7 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 	}
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}, newConfigMap("config"), newSecret("secret"),
-		newClaimOf("data", name), service, manual, slice, pod,
+		newClaimOf("data", name), claimOf("own", "own"), service, manual, slice, pod,
 		newIngress("shop", name, "ingress."+name+".example"),
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "open"}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "budget"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}},

@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// clusterMeta returns the metadata of a cluster-scoped host object.
-func (s Space) clusterMeta(v metav1.Object) metav1.ObjectMeta {
+// ClusterMeta returns the metadata of a cluster-scoped host object.
+func (s Space) ClusterMeta(v metav1.Object) metav1.ObjectMeta {
 	out := s.ObjectMeta(v, LimitSubdomain)
 	out.Namespace = ""
 	return out
@@ -34,7 +34,7 @@ func IsTenantClass(v metav1.Object) bool {
 // and can preempt each other. So the value is at most the admin's limit, and as [Priorities] require it. The class
 // preempts only if the admin allows that, for classes and for the space.
 func (s Space) ExportedPriorityClass(v *schedulingv1.PriorityClass, highest int32, preempt bool) *schedulingv1.PriorityClass {
-	host := &schedulingv1.PriorityClass{ObjectMeta: s.clusterMeta(v), Value: min(v.Value, highest), PreemptionPolicy: ptr.To(corev1.PreemptNever)}
+	host := &schedulingv1.PriorityClass{ObjectMeta: s.ClusterMeta(v), Value: min(v.Value, highest), PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 	switch own := s.Settings.Priorities.OwnNodes; {
 	case own && preempt:
 		host.PreemptionPolicy = ptr.To(ptr.Deref(v.PreemptionPolicy, corev1.PreemptLowerPriority))
@@ -90,7 +90,7 @@ func NamesSecret(key string) bool { return strings.Contains(strings.ToLower(key)
 func (s Space) ExportedStorageClass(v *storagev1.StorageClass) *storagev1.StorageClass {
 	p := v.DeepCopy()
 	return &storagev1.StorageClass{
-		ObjectMeta: s.clusterMeta(v), Provisioner: p.Provisioner, Parameters: p.Parameters, ReclaimPolicy: p.ReclaimPolicy,
+		ObjectMeta: s.ClusterMeta(v), Provisioner: p.Provisioner, Parameters: p.Parameters, ReclaimPolicy: p.ReclaimPolicy,
 		AllowVolumeExpansion: p.AllowVolumeExpansion, VolumeBindingMode: p.VolumeBindingMode,
 	}
 }

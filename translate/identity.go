@@ -19,6 +19,8 @@ const Domain = "berth.dev"
 const (
 	LabelSpace     = Domain + "/space"
 	LabelNamespace = Domain + "/namespace"
+	// LabelTenant on a volume of the host is the tenant of the space whose claim has it.
+	LabelTenant    = Domain + "/tenant"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// LabelPlatform is the platform that runs a space. It is on the space's host namespace, and on Berth's objects
 	// outside of it. By it, the host's admission policies distinguish the namespaces of platforms.

@@ -20,8 +20,8 @@ const (
 )
 
 // CheckClaim returns an error for each field of a volume claim that the host can't allow a tenant. Claims may use
-// snapshots as data sources only if snapshots are synced.
-func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.ErrorList {
+// snapshots as data sources only if snapshots are synced, and name volumes only if the tenant's own volumes are.
+func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots, volumes bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	forbid := func(name string, set bool) {
@@ -29,10 +29,11 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.Er
 			errs = append(errs, field.Forbidden(path.Child(name), "a space cannot select volumes of the host; remove the field and set a storage class"))
 		}
 	}
-	forbid("volumeName", spec.VolumeName != "")
+	named := volumes && spec.VolumeName != ""
+	forbid("volumeName", spec.VolumeName != "" && !named)
 	forbid("selector", spec.Selector != nil)
 	forbid("volumeAttributesClassName", spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "")
-	if class := spec.StorageClassName; class != nil && *class == "" {
+	if class := spec.StorageClassName; class != nil && *class == "" && !named {
 		errs = append(errs, field.Forbidden(path.Child("storageClassName"),
 			"an empty class could bind any volume that was created manually on the host; set a storage class, or remove the field to use the default class"))
 	}
@@ -55,7 +56,7 @@ func CheckClaim(spec *corev1.PersistentVolumeClaimSpec, snapshots bool) field.Er
 // AskedClaim returns the spec of an existing claim as the tenant wrote it, without what Berth has added.
 func AskedClaim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
 	spec := v.Spec
-	spec.VolumeName = ""
+	spec.VolumeName = NamedVolume(v)
 	return &spec
 }
 
@@ -82,15 +83,25 @@ func (s Space) Claim(v *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCl
 	return host
 }
 
-// PushClaim copies the mutable fields of a claim, which is only its size, to have. It reports whether it differed.
+// PushClaim copies the mutable fields of a claim, which is only its size, to have. It reports whether it differed. The
+// size of a tenant's own volume is fixed.
 func PushClaim(want, have *corev1.PersistentVolumeClaim) bool {
 	changed := PushMeta(want, have)
 	asked := want.Spec.Resources.Requests[corev1.ResourceStorage]
-	if asked.Cmp(have.Spec.Resources.Requests[corev1.ResourceStorage]) != 0 {
+	if want.Spec.VolumeName == "" && asked.Cmp(have.Spec.Resources.Requests[corev1.ResourceStorage]) != 0 {
 		have.Spec.Resources.Requests = want.Spec.Resources.Requests
 		changed = true
 	}
 	return changed
+}
+
+// NamedVolume returns the name of the tenant's own volume that a claim names. It is empty if the claim names none: then,
+// the host provisions a volume.
+func NamedVolume(v *corev1.PersistentVolumeClaim) string {
+	if v.Spec.VolumeName == VolumeName(v) {
+		return ""
+	}
+	return v.Spec.VolumeName
 }
 
 // VolumeName returns the name in the space of the volume that is bound to v: the name that a provisioner in the space
@@ -113,7 +124,9 @@ func PullClaim(v, host *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCl
 		out.Status.Conditions = append(out.Status.Conditions, c)
 	}
 	if host.Status.Phase == corev1.ClaimBound {
-		out.Spec.VolumeName = VolumeName(v)
+		if NamedVolume(v) == "" {
+			out.Spec.VolumeName = VolumeName(v)
+		}
 		if out.Annotations[annotationBindCompleted] == "" {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, annotationBindCompleted, "yes")
 		}

@@ -75,7 +75,7 @@ func TestCheckClaimRefusesWhatReachesForTheHostsVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim := tenantClaim()
 			tc.do(&claim.Spec)
-			errs := translate.CheckClaim(&claim.Spec, false)
+			errs := translate.CheckClaim(&claim.Spec, false, false)
 			if tc.field == "" && len(errs) > 0 {
 				t.Errorf("%s: refused: %v", tc.reason, errs)
 			}
@@ -89,7 +89,7 @@ func TestCheckClaimRefusesWhatReachesForTheHostsVolumes(t *testing.T) {
 func TestAskedClaimLeavesOutWhatBerthWrote(t *testing.T) {
 	v := tenantClaim()
 	v.Spec.VolumeName = translate.VolumeName(v)
-	if errs := translate.CheckClaim(translate.AskedClaim(v), false); len(errs) > 0 {
+	if errs := translate.CheckClaim(translate.AskedClaim(v), false, false); len(errs) > 0 {
 		t.Errorf("a bound claim is refused: %v", errs)
 	}
 	if v.Spec.VolumeName == "" {

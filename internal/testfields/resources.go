@@ -112,6 +112,14 @@ func Resources() []Resource {
 	add("storage.k8s.io", "v1", "storageclasses", "StorageClass", func() client.Object {
 		return &storagev1.StorageClass{ObjectMeta: class(), Provisioner: "offered.example", ReclaimPolicy: ptr.To(corev1.PersistentVolumeReclaimDelete)}
 	})
+	add("", "v1", "persistentvolumes", "PersistentVolume", func() client.Object {
+		return &corev1.PersistentVolume{ObjectMeta: class(), Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "offered.example", VolumeHandle: "mine/more"}},
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "berth-mine", Name: own},
+		}}
+	})
 	return all
 }
 

@@ -54,7 +54,7 @@ func Writes() Table {
 		of[discoveryv1.EndpointPort](tenants, "name protocol port appProtocol"),
 
 		of[corev1.PersistentVolumeClaim](tenants, "metadata spec", whole(server, "status")),
-		of[corev1.PersistentVolumeClaimSpec](tenants, "accessModes resources storageClassName volumeMode", map[string]entry{"dataSourceRef": {why: names}, "dataSource": {why: "the API server makes it of dataSourceRef"}}),
+		of[corev1.PersistentVolumeClaimSpec](tenants, "accessModes resources storageClassName volumeMode", but("volumeName", "theirs", "a volume of the space's own"), map[string]entry{"dataSourceRef": {why: names}, "dataSource": {why: "the API server makes it of dataSourceRef"}}),
 		of[corev1.VolumeResourceRequirements](tenants, "requests limits"),
 		of[corev1.TypedLocalObjectReference](names, "apiGroup kind", but("name", "theirs", names)),
 		of[corev1.TypedObjectReference](names, "", but("apiGroup", "example.com", "that of snapshots"), but("kind", "Backup", "a claim, or a snapshot"), but("name", "theirs", names)),
@@ -85,6 +85,11 @@ func Writes() Table {
 		of[schedulingv1.PriorityClass]("within the admin's bound", "metadata preemptionPolicy", but("value", 101, "within the admin's bound")),
 		of[storagev1.StorageClass](tenants, "metadata parameters allowVolumeExpansion volumeBindingMode", but("provisioner", "theirs.example", "one that the admin offers"),
 			but("reclaimPolicy", "Retain", "Delete")),
+		of[corev1.PersistentVolume](tenants, "metadata spec", whole(server, "status")),
+		of[corev1.PersistentVolumeSpec](tenants, "capacity accessModes volumeMode claimRef csi", but("persistentVolumeReclaimPolicy", "Delete", "Retain"), but("storageClassName", "gold", "none")),
+		of[corev1.CSIPersistentVolumeSource](tenants, "readOnly", but("driver", "theirs.example", "one that the admin offers"), but("volumeHandle", "theirs/more", "one of the space's"),
+			but("fsType", "vfat", "one of those that Berth allows")),
+		of[corev1.ObjectReference](names, "apiVersion uid resourceVersion", but("kind", "Pod", "a claim"), but("namespace", "berth-theirs", "the space's"), but("name", "theirs", names)),
 	)
 	maps.Copy(out, podFields())
 	maps.Copy(out, gatewayFields())

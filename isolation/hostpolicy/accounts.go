@@ -17,7 +17,7 @@ func Accounts() Policy {
 		Variables: append(closedRanges(), listed("ingress", AnnotationIngress), listed("adds", AnnotationHostAdds)),
 		Validations: joined(
 			whose("services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
-			networkPolicies(), services(), endpointSlices(), ingresses(), gateways(), configs(), volumes(), budgets(),
+			networkPolicies(), services(), endpointSlices(), ingresses(), gateways(), configs(), claims(), budgets(),
 			metadata(), shapes(),
 		),
 	}
@@ -38,7 +38,7 @@ func shapes() (all []admissionv1.Validation) {
 			sessionAffinity sessionAffinityConfig{clientIP{timeoutSeconds}} publishNotReadyAddresses internalTrafficPolicy externalTrafficPolicy
 			healthCheckNodePort loadBalancerSourceRanges trafficDistribution allocateLoadBalancerNodePorts loadBalancerClass`},
 		{"endpointslices", "addressType endpoints[]{addresses conditions{ready serving terminating} hostname} ports[]{name protocol port appProtocol}", ""},
-		{"persistentvolumeclaims", "", `accessModes resources{requests limits} storageClassName volumeMode
+		{"persistentvolumeclaims", "", `accessModes resources{requests limits} storageClassName volumeMode volumeName
 			dataSource{apiGroup kind name:own} dataSourceRef{apiGroup kind name:own}`},
 		{"networkpolicies", "", "podSelector" + selector + " policyTypes ingress[]{" + policyPorts + " from" + peers + "} egress[]{" + policyPorts + " to" + peers + "}"},
 		{"ingresses", "", `ingressClassName rules[]{host http{paths[]{path:plain-path pathType backend{service{name:own port{name number}}}}}} tls[]{hosts secretName:own}`},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/testfields"
 	"github.com/berth-dev/berth/isolation/hostpolicy"
+	"github.com/berth-dev/berth/translate/volume"
 )
 
 // S1: the classes that translate makes pass, and of all others' fields none does.
@@ -28,10 +29,12 @@ func TestHostileClassesAreRefusedByThePolicies(t *testing.T) {
 	priority, storage := of("scheduling.k8s.io", "priorityclasses", "PriorityClass"), of("storage.k8s.io", "storageclasses", "StorageClass")
 	priority.object = space().ExportedPriorityClass(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high", UID: "u"}, Value: 7, GlobalDefault: true, Description: "d"}, 100, true)
 	storage.object = space().ExportedStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", UID: "u"}, Provisioner: "p", Parameters: map[string]string{"a": "b"}})
-	for _, o := range []client.Object{priority.object, storage.object} { // as the syncer does
+	persistent := of("", "persistentvolumes", "PersistentVolume")
+	persistent.object = volume.ToHost(space(), ownVolume("mine/more"))
+	for _, o := range []client.Object{priority.object, storage.object, persistent.object} { // as the syncer does
 		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "berth-mine", UID: "u"}})
 	}
-	for _, w := range []write{priority, storage} {
+	for _, w := range []write{priority, storage, persistent} {
 		if message, _ := e.refuses(w); message != "" {
 			t.Errorf("%s: %s", w.kind, message)
 		}

@@ -20,14 +20,16 @@ func configs() []admissionv1.Validation {
 	}
 }
 
-// volumes has the host provision a volume for each claim, as translate.CheckClaim
-// has it. A claim without a class, which the host's default would have by now,
-// would get any volume that was made there by hand.
-func volumes() []admissionv1.Validation {
+// claims has the host provision a volume for each claim, as translate.CheckClaim
+// has it, or bind a volume of the space's own. A claim without a class, which the
+// host's default would have by now, would get any volume that was made there by hand.
+func claims() []admissionv1.Validation {
+	const own = "('" + translate.HostNamespacePrefix + "' + object.spec.?volumeName.orValue('')).startsWith(request.namespace + '" + translate.ClusterSeparator + "')"
 	return []admissionv1.Validation{
-		Refuse("a space's claims may not choose a volume: they may have no spec.volumeName, selector or volumeAttributesClassName, and need a storageClassName",
-			about("persistentvolumeclaims", kept("spec.volumeName")+" && "+kept("spec.selector")+" && "+kept("spec.volumeAttributesClassName")+" && "+
-				"(object.spec.?storageClassName.orValue('') != '' || oldObject != null && oldObject.spec.?storageClassName == object.spec.?storageClassName)")),
+		Refuse("a space's claims may not choose a volume that is not the space's own: they may have no other spec.volumeName, no selector and no volumeAttributesClassName, and need a storageClassName",
+			about("persistentvolumeclaims", "("+kept("spec.volumeName")+" || "+own+") && "+kept("spec.selector")+" && "+kept("spec.volumeAttributesClassName")+" && "+
+				"("+own+" ? object.spec.?storageClassName.orValue('-') == '' : "+
+				"object.spec.?storageClassName.orValue('') != '' || oldObject != null && oldObject.spec.?storageClassName == object.spec.?storageClassName)")),
 		Refuse("a space's claims may copy claims and snapshots of the space only: spec.dataSourceRef must name a PersistentVolumeClaim or VolumeSnapshot and no namespace",
 			about("persistentvolumeclaims", "!has(object.spec.dataSourceRef) || object.spec.dataSourceRef.?namespace.orValue('') == '' && "+
 				"(object.spec.dataSourceRef.kind == 'PersistentVolumeClaim' ? object.spec.dataSourceRef.?apiGroup.orValue(null) == null : "+

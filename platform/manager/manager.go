@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -101,6 +102,7 @@ type Manager struct {
 	// *v1alpha1.Space.
 	unapplied sync.Map
 	foreign   seenObjects
+	unlabeled atomic.Bool // Berth may not label volumes
 
 	undoOpen, undoStart undo
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/platform/volumelabels"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/translate"
 )
@@ -32,6 +33,9 @@ const (
 	// of its own.
 	refreshInterval, processRefresh = 15 * time.Second, 2 * time.Second
 )
+
+// labelRetry is when volumes are labeled again that could not be.
+const labelRetry = time.Minute
 
 // busyRetry is when a space is looked at again to which something else is done now, such as a restore.
 const busyRetry = time.Second
@@ -84,6 +88,31 @@ func (m *Manager) quotaChanged(space string) {
 	m.objects.Queue.AddAfter(space, quotaSettleTime)
 }
 
+// volumeChanged reconciles a space soon, because one of its volumes may need labels. It does not block.
+func (m *Manager) volumeChanged(space string) {
+	if m.applied.get(space) != nil {
+		m.objects.Queue.AddAfter(space, quotaSettleTime)
+	}
+}
+
+// labelVolumes labels the volumes of a space on the host. A failure holds up nothing else. Without the right to label
+// volumes, it stops until the next start.
+func (m *Manager) labelVolumes(ctx context.Context, object *v1alpha1.Space) {
+	if m.unlabeled.Load() {
+		return
+	}
+	err := volumelabels.Apply(ctx, m.hostClient, m.shard.Host().Host, object.Name, object.Spec.TenantName)
+	switch {
+	case err == nil, ctx.Err() != nil:
+	case apierrors.IsForbidden(err):
+		m.unlabeled.Store(true)
+		m.logger.Info("Volumes of the host are not labeled with their spaces and tenants; to have them labeled, grant patch on persistentvolumes, and start Berth again", "reason", err.Error())
+	default:
+		m.logger.Error(err, "Could not label the volumes of a space; Berth retries", "space", object.Name)
+		m.objects.Queue.AddAfter(object.Name, labelRetry)
+	}
+}
+
 // owns reports whether the object of a space is this platform's to serve: it is nobody's yet, or was created for the
 // store in the data directory.
 func (m *Manager) owns(object *v1alpha1.Space) bool {
@@ -124,6 +153,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		return m.claim(ctx, object)
 	}
 	m.publications.Observe(object)
+	m.labelVolumes(ctx, object)
 	before := m.applied.get(name)
 	spec, _ := m.specOf(object)
 	if before != nil && before.Generation == object.Generation && before.runsLike(spec) {

@@ -84,7 +84,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 	if err := m.openShares(); err != nil {
 		return err
 	}
-	sync.QuotaChanged, sync.QuotaEased = m.quotaChanged, m.shares.Eased
+	sync.QuotaChanged, sync.QuotaEased, sync.VolumeChanged = m.quotaChanged, m.shares.Eased, m.volumeChanged
 	m.shard, err = shard.Start(ctx, shard.Config{
 		Dir: datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
 		Host: m.env.Host, Sync: sync,

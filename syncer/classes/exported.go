@@ -13,7 +13,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -52,14 +51,7 @@ func (c *exportedClass[T]) hostClass(ctx context.Context, v T) (host T, wanted b
 	if there, exists := hostcache.Get[T](c.Host, c.Name, "", host.GetName()); exists {
 		return host, true, c.Ours(v, there)
 	}
-	// Its owner is the space's namespace on the host, so that it is deleted with the space, although it is
-	// cluster-scoped.
-	ns := &corev1.Namespace{}
-	if err := c.Host.Reader.Get(ctx, types.NamespacedName{Name: c.Space.HostNamespace()}, ns); err != nil {
-		return host, false, fmt.Errorf("read the space's host namespace: %w", err)
-	}
-	host.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}})
-	return host, true, nil
+	return host, true, c.SetOwner(ctx, host)
 }
 
 // ensure returns the name of v's host object, and creates it if necessary. The name is empty if v has none, because it

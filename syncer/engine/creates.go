@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -121,6 +123,17 @@ func (c *pendingCreates) done(o hostcache.Object, host client.Object, err error)
 	if p.tries == 0 && p.version == 0 {
 		delete(c.of, o)
 	}
+}
+
+// SetOwner makes the space's namespace on the host the owner of a cluster-scoped host object, so that it is deleted with
+// the space.
+func (s *Engine) SetOwner(ctx context.Context, host client.Object) error {
+	ns := &corev1.Namespace{}
+	if err := s.Host.Reader.Get(ctx, types.NamespacedName{Name: s.Space.HostNamespace()}, ns); err != nil {
+		return fmt.Errorf("read the space's host namespace: %w", err)
+	}
+	host.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: ns.Name, UID: ns.UID}})
+	return nil
 }
 
 // CreateOnHost retries when the host responds with a conflict. The conflict is not about the object, but about the

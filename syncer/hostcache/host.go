@@ -63,6 +63,8 @@ type Options struct {
 	QuotaChanged func(space string)
 	// QuotaEased, if set, is called for each space whose quota on the host allows more, or of which less is used. It must not block.
 	QuotaEased func(space string)
+	// VolumeChanged, if set, is called for each space of which a volume was added or changed. It must not block.
+	VolumeChanged func(space string)
 	// Only is the name of the only space that is synced, if the configuration has the rights of that space's account.
 	// Then, only the space's host namespace is watched, except for cluster-scoped resources, and resources by which
 	// others claim host names. If it is empty, all namespaces are watched.
@@ -110,6 +112,13 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		h.Routers[r.Name] = NewRouter(r.Name, changed)
 		if r.Name == resources.Nodes {
 			h.WatchNodes(h.Routers[r.Name])
+		}
+		if r.Name == resources.Volumes && o.VolumeChanged != nil {
+			h.Routers[r.Name].Follow = func(_, is client.Object) {
+				if is != nil && spaceOf(is) != "" {
+					o.VolumeChanged(spaceOf(is))
+				}
+			}
 		}
 	}
 	h.watches[Quotas] = watches[Quotas]

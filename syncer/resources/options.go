@@ -125,6 +125,8 @@ func (r Resource) within(value, offer string) (granted string, ok bool) {
 	case slices.Contains(r.Values, Provisioners):
 		offered := strings.Split(offer, "+")
 		return value, !slices.ContainsFunc(strings.Split(value, "+"), func(name string) bool { return !slices.Contains(offered, name) })
+	case slices.Contains(r.Values, Handles):
+		return value, handlesWithin(value, offer)
 	default:
 		return value, extent(value) <= extent(offer)
 	}
@@ -181,6 +183,9 @@ func (r Resource) takes(value string) bool {
 			return value != Off && !slices.ContainsFunc(strings.Split(value, "+"), func(name string) bool {
 				return len(validation.IsQualifiedName(strings.ToLower(name))) > 0 || !strings.ContainsAny(name, "./")
 			})
+		case Handles:
+			_, ok := volumeRules(value)
+			return ok
 		default:
 			return v == value
 		}
@@ -208,6 +213,9 @@ func (r Resource) possible() string {
 			words[i] = Preempting + " before it"
 		case Provisioners:
 			words[i] = "names of provisioners with + between them"
+		case Handles:
+			words[i] = "for each driver, DRIVER=HANDLES, where HANDLES is the beginning of its volume handles with " + SpacePlaceholder +
+				"/ in it, or " + AnyHandle + " and a beginning that all spaces share, with + between them"
 		}
 	}
 	if slices.Contains(r.Values, Selector) {

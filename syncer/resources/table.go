@@ -58,6 +58,8 @@ const (
 	PreemptingBound = Preempting + Bound
 	// Provisioners stands for names of provisioners, separated by +.
 	Provisioners = "PROVISIONER+..."
+	// Handles stands for [VolumeRule]s, separated by +.
+	Handles = "DRIVER=HANDLES+..."
 )
 
 // Preempting is the prefix of the values of PreemptingBound.
@@ -90,6 +92,7 @@ const (
 
 	ExportedPriorityClasses = "ownpriorityclasses"
 	ExportedStorageClasses  = "ownstorageclasses"
+	ExportedVolumes         = "ownpersistentvolumes"
 
 	VolumeSnapshots = "volumesnapshots"
 	SnapshotClasses = "volumesnapshotclasses"
@@ -103,7 +106,7 @@ const (
 // the host, the rights on the host, and the documentation.
 type Resource struct {
 	// Name is the name of the sync option: the plural name of the resource, as in URLs, with the prefix "own" for
-	// exported classes.
+	// exported classes and volumes.
 	Name string
 	Direction
 	// Values are the values of the option, the default first.
@@ -146,6 +149,8 @@ const (
 	// ofTenants selects objects that also have the label of a namespace in the space, which isolation objects don't
 	// have.
 	ofTenants = translate.LabelSpace + "," + translate.LabelNamespace
+	// ofExports selects objects that Berth made. The host's own volumes have the label of the space that uses them.
+	ofExports = translate.LabelSpace + "," + translate.LabelManagedBy + "=" + translate.ManagedBy
 )
 
 // New returns a new object of the host's type.
@@ -313,6 +318,13 @@ func Table() []Resource {
 			Type: &storagev1.StorageClass{}, Plural: StorageClasses, InCluster: true, Selector: ofSpaces, Lasts: true,
 			Rewritten: "those that the tenant made: name; of these provisioners only, no parameter that names a secret, no mount options, " +
 				"no topologies, not Retain, never the default",
+		},
+		{
+			Name: ExportedVolumes, Direction: ToHost, Values: []string{Off, Handles},
+			Type: &corev1.PersistentVolume{}, Plural: Volumes, InCluster: true, Selector: ofExports, Lasts: true,
+			Status: "that it is bound",
+			Rewritten: "those that the tenant made and that a claim names: name, claim; of these drivers and handles only, Retain; no attributes, no secrets, " +
+				"no class, no mount options, no node affinity",
 		},
 		{
 			Name: VolumeSnapshots, Direction: ToHost, Values: []string{Off, On},

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/volume"
 )
 
 // Syncer syncs volume claims, their volumes, and their snapshots.
@@ -35,31 +36,47 @@ func New(e *engine.Engine, classes *classes.Syncer) *Syncer { return &Syncer{e, 
 // Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {
 	return map[string]func() error{
-		resources.Claims: s.syncClaims, resources.Volumes: s.syncVolumes, resources.VolumeSnapshots: s.syncSnapshots,
+		resources.Claims: s.syncClaims, resources.Volumes: s.syncVolumes, resources.ExportedVolumes: s.syncOwnVolumes,
+		resources.VolumeSnapshots: s.syncSnapshots,
 	}
 }
 
 // syncClaims syncs volume claims to the host, which provisions and binds them, and imports the bound volumes into the
 // space.
 func (s *Syncer) syncClaims() error {
+	own := s.newOwnVolumes()
 	k := &engine.Resource[*corev1.PersistentVolumeClaim]{
 		Engine: s.Engine, Name: resources.Claims, NameLimit: translate.LimitSubdomain,
 		Virtual: s.Informers.Core().V1().PersistentVolumeClaims().Informer(),
 		ToHost: func(_ context.Context, v *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, bool, error) {
-			return s.Space.Claim(v), true, engine.Forbid(translate.CheckClaim(translate.AskedClaim(v), s.Sync.On(resources.VolumeSnapshots)))
+			errs := translate.CheckClaim(translate.AskedClaim(v), s.Sync.On(resources.VolumeSnapshots), s.Sync.On(resources.ExportedVolumes))
+			host := s.Space.Claim(v)
+			if name := translate.NamedVolume(v); name != "" {
+				volume.ForClaim(s.Space, host, name, own.capacity(name))
+			}
+			return host, true, engine.Forbid(errs)
 		},
 		UpdateHost: translate.PushClaim,
 		SyncStatus: s.syncClaimStatus,
 	}
 	k.HandleMissing = func(ctx context.Context, v *corev1.PersistentVolumeClaim) (bool, error) {
+		if translate.NamedVolume(v) != "" {
+			return own.bind(ctx, v)
+		}
 		return handleMissingClaim(ctx, k, v)
 	}
 	k.BeforeCreate = func(ctx context.Context, v, want *corev1.PersistentVolumeClaim) (err error) {
+		if want.Spec.VolumeName != "" {
+			return nil
+		}
 		want.Spec.StorageClassName, err = s.classes.HostStorage(ctx, v)
 		return err
 	}
 	engine.Add(k, func(v *corev1.PersistentVolumeClaim, enqueue func(engine.Key)) {
 		enqueue(engine.Key{Resource: resources.Volumes, NamespacedName: types.NamespacedName{Name: translate.VolumeName(v)}})
+		if name := translate.NamedVolume(v); name != "" && s.Sync.On(resources.ExportedVolumes) {
+			enqueue(engine.Key{Resource: resources.ExportedVolumes, NamespacedName: types.NamespacedName{Name: name}})
+		}
 	})
 	return nil
 }
@@ -75,7 +92,7 @@ func (s *Syncer) syncClaimStatus(ctx context.Context, v, host *corev1.Persistent
 			return 0, s.VirtualAPI.Update(ctx, want) // the update triggers another sync
 		}
 	}
-	if want.Spec.VolumeName != "" {
+	if want.Spec.VolumeName != "" && translate.NamedVolume(v) == "" {
 		if err := s.ensureVolume(ctx, v, host.Spec.VolumeName); err != nil {
 			return 0, err
 		}

@@ -38,14 +38,16 @@ import (
 type Isolation struct {
 	*admission.Handler
 	snapshots bool
+	volumes   bool
 	where     translate.Placement
 	settings  *translate.Settings
 }
 
 // NewIsolation returns the plugin. Where volume snapshots are synced, claims may be
-// made of them; where pods may name nodes, there may be DaemonSets.
-func NewIsolation(snapshots bool, where translate.Placement, settings *translate.Settings) *Isolation {
-	return &Isolation{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, where, settings}
+// made of them; where the tenant's own volumes are, claims may name them; where
+// pods may name nodes, there may be DaemonSets.
+func NewIsolation(snapshots, volumes bool, where translate.Placement, settings *translate.Settings) *Isolation {
+	return &Isolation{admission.NewHandler(admission.Create, admission.Update, admission.Delete, admission.Connect), snapshots, volumes, where, settings}
 }
 
 var _ admission.ValidationInterface = (*Isolation)(nil)
@@ -175,22 +177,20 @@ func (p *Isolation) validatePod(a admission.Attributes) error {
 }
 
 // validateClaim checks what changes: the volume that Berth gave a claim stays in
-// the tenant's updates of it.
+// the tenant's updates of it. A claim names a volume of the tenant's own from the
+// start, or never.
 func (p *Isolation) validateClaim(a admission.Attributes) error {
-	claim := &corev1.PersistentVolumeClaim{}
-	if err := versioned(a.GetObject(), claim); err != nil {
-		return err
-	}
+	volumes := p.volumes
 	if a.GetOperation() == admission.Update {
-		old := &corev1.PersistentVolumeClaim{}
-		if err := versioned(a.GetOldObject(), old); err != nil {
+		claim, old := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
+		if err := errors.Join(versioned(a.GetObject(), claim), versioned(a.GetOldObject(), old)); err != nil {
 			return err
 		}
-		if old.Spec.VolumeName == claim.Spec.VolumeName {
-			claim.Spec.VolumeName = ""
-		}
+		volumes = volumes && old.Spec.VolumeName == claim.Spec.VolumeName
 	}
-	return invalid(a, translate.CheckClaim(&claim.Spec, p.snapshots))
+	return validateSpec(a, &corev1.PersistentVolumeClaim{}, func(v *corev1.PersistentVolumeClaim) field.ErrorList {
+		return translate.CheckClaim(&v.Spec, p.snapshots, volumes)
+	})
 }
 
 func validateService(ctx context.Context, a admission.Attributes) error {

@@ -109,7 +109,7 @@ func startSpace(t *testing.T) *space {
 		Admission: []vcluster.Admission{
 			{Name: "BerthServiceAddresses", New: func() (apiadmission.Interface, error) { return admission.NewAddresses(s.host.reserve, s.account), nil }},
 			{Name: "BerthIsolation", New: func() (apiadmission.Interface, error) {
-				return admission.NewIsolation(false, translate.Placement{}, &translate.Settings{}), nil
+				return admission.NewIsolation(false, false, translate.Placement{}, &translate.Settings{}), nil
 			}},
 		},
 	})

@@ -371,7 +371,7 @@ capabilities:
 {{- dict "apiVersion" "config.berth.dev/v1alpha1" "kind" "PlatformConfiguration" "spaceDefaults" $defaults "allowedSync" (include "berth.syncList" .Values.allowedSync | fromYamlArray) "spaces" $spaces "ingressAnnotations" .Values.ingressAnnotations "reservedLabels" .Values.reservedLabels "nodeAddresses" .Values.nodeAddresses | toYaml }}
 {{- end }}
 
-{{/* The rights on classes that the sync options take, as isolation.ClassRules has them. */}}
+{{/* The rights on classes and volumes that the sync options take, as isolation.ClassRules has them. */}}
 {{- define "berth.classRules" -}}
 {{- $rules := list }}
 {{- $verbs := list "get" "create" "update" "delete" }}
@@ -381,8 +381,11 @@ capabilities:
 {{- if ne (include "berth.sync" (list . "ownstorageclasses")) "off" }}
 {{- $rules = append $rules (dict "apiGroups" (list "storage.k8s.io") "resources" (list "storageclasses") "verbs" $verbs) }}
 {{- end }}
+{{- if ne (include "berth.sync" (list . "ownpersistentvolumes")) "off" }}
+{{- $rules = append $rules (dict "apiGroups" (list "") "resources" (list "persistentvolumes") "verbs" $verbs) }}
+{{- end }}
 {{- if and $rules (not .Values.admissionPolicy.enabled) }}
-{{- fail "sync.ownpriorityclasses, sync.ownstorageclasses, or these of allowedSync: without admissionPolicy.enabled nothing holds a space to its own classes" }}
+{{- fail "sync.ownpriorityclasses, sync.ownstorageclasses, sync.ownpersistentvolumes, or these of allowedSync: without admissionPolicy.enabled nothing holds a space to its own classes and volumes" }}
 {{- end }}
 {{- toYaml $rules }}
 {{- end }}
