@@ -33,6 +33,7 @@ func newTenant(name, parent string, ancestors ...string) *v1alpha1.Tenant {
 			Usage: v1alpha1.TenantUsage{
 				Hard: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8")}, Used: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("4")},
 			},
+			Subtree: v1alpha1.SubtreeUsage{Used: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("4")}},
 		},
 	}
 	for i, ancestor := range ancestors { // nearest first
@@ -255,6 +256,13 @@ root                   Active   1/1      1            █████░░░�
 	}
 	if out := must(t, "tenant", "tree"); !strings.Contains(out, "\nunrelated ") || !strings.Contains(out, "\n    └── root-a-b ") {
 		t.Errorf("printed:\n%s", out)
+	}
+	for format, want := range map[string]string{
+		"name": `^tenant.berth.dev/root\ntenant.berth.dev/root-a\ntenant.berth.dev/root-a-b\n$`, "json": `"kind": "List"(.|\n)*"name": "root-a"`, "wide": `MEMORY   PODS   STORAGE\n`,
+	} {
+		if out := must(t, "tenant", "tree", "root", "-o", format); !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("-o %s printed:\n%s", format, out)
+		}
 	}
 	t.Setenv("LC_ALL", "C")
 	if out := must(t, "tenant", "tree", "root-a"); !strings.Contains(out, "`-- root-a-b") || !strings.Contains(out, "#####----- 4/8") || strings.Contains(out, "root ") {
