@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -65,8 +66,24 @@ func TestQuotasHoldDownTheTree(t *testing.T) {
 		})
 	}
 
+	eventually(t, func() error { // H6, U8: limits are those of tenants and not the shares of the moment, and a tenant's use is that of all below
+		return errors.Join(
+			expect("use of acme", host.kubectl(t, "get", "tenant", "acme", "-o", "jsonpath={.status.summary.cpu}"), "8/64"),
+			expect("use of acme-a", host.kubectl(t, "get", "tenant", "acme-a", "-o", "jsonpath={.status.summary.cpu}"), fmt.Sprintf("%d/64", first)),
+			expect("use of the space acme-a", host.kubectl(t, "get", "space", "acme-a", "-o", `jsonpath={.status.usage.cpu} {.status.quota.hard.requests\.cpu}`), fmt.Sprintf("%d/64 6", first)),
+		)
+	})
+	eventually(t, func() error {
+		events := host.kubectl(t, "get", "events", "--namespace", "default", "--field-selector", "reason=QuotaExceeded", "-o", `jsonpath={range .items[*]}{.involvedObject.kind} {.message}{"\n"}{end}`)
+		if !strings.Contains(events, "Space exceeded quota: tenant acme") || !strings.Contains(events, "requested: requests.cpu=1, used: requests.cpu=") || strings.Count(events, "\n") > 6 {
+			return fmt.Errorf("events %q", events)
+		}
+		return nil
+	})
 	a.kubectl(t, "scale", "deployment", "web", fmt.Sprintf("--replicas=%d", first-1))
-	eventually(t, func() error { return expect("pods of the second space", fmt.Sprint(inSpace(c)), fmt.Sprint(min(6, second+1))) })
+	eventually(t, func() error {
+		return expect("pods of the second space", fmt.Sprint(inSpace(c)), fmt.Sprint(min(6, second+1)))
+	})
 	all(first - 1 + min(6, second+1))
 
 	b.crash(t)

@@ -48,7 +48,7 @@ type Options struct {
 	Of func(space string) (tenant string, ceiling quota.Amounts)
 	// Retry has a space try again what was refused. It must not block.
 	Retry func(space string)
-	// Refused is called when a quota refuses something for the first time since the space was last refused. It must not block.
+	// Refused is called when a quota refuses a resource to a space for the first time in some minutes. It must not block.
 	Refused func(space string, why *quota.Exceeded)
 	Clock   clock.WithTicker
 	Logger  klog.Logger
@@ -72,6 +72,8 @@ type hunger struct {
 	look   time.Duration
 	since  time.Time // it was last refused
 	tried  time.Time // it last tried again
+	// of are the resources that it was refused.
+	of map[corev1.ResourceName]bool
 }
 
 type task struct {
@@ -169,13 +171,17 @@ func (q *Quotas) note(space, tenant string, err error) {
 	q.mu.Lock()
 	one, was := q.hungry[space]
 	if !was {
-		one = &hunger{tenant: tenant, look: firstLook}
+		one = &hunger{tenant: tenant, look: firstLook, of: map[corev1.ResourceName]bool{}}
 		q.hungry[space] = one
 	}
 	one.since = q.Clock.Now()
-	look := one.look
+	look, first := one.look, false
+	for name := range exceeded.Limited {
+		first = first || !one.of[name]
+		one.of[name] = true
+	}
 	q.mu.Unlock()
-	if !was && q.Refused != nil {
+	if first && q.Refused != nil {
 		q.Refused(space, exceeded)
 	}
 	q.queue.AddAfter(task{retry, space}, look)
@@ -229,6 +235,23 @@ func (q *Quotas) Check(ctx context.Context, space string) error {
 	}
 	q.queue.Add(task{trim, tenant})
 	return nil
+}
+
+// Most returns how much a space may use while nobody else uses anything of the quota of its tenant: that quota, or what the space's own
+// quota leaves of it. It is nil for a space without a tenant, and for one whose tenant has no quota yet.
+func (q *Quotas) Most(ctx context.Context, space string) (quota.Amounts, error) {
+	tenant, ceiling := q.Of(space)
+	if tenant == "" {
+		return nil, nil
+	}
+	limit, err := q.ledgers.Limit(ctx, tenant)
+	switch {
+	case errors.Is(err, quota.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the quota of tenant %s: %w", tenant, err)
+	}
+	return quota.Lowest(limit, ceiling), nil
 }
 
 // Remove frees the share of a space of which nothing is left on the host.
