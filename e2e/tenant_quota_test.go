@@ -6,6 +6,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -80,6 +81,19 @@ func TestQuotasHoldDownTheTree(t *testing.T) {
 		}
 		return nil
 	})
+	eventually(t, func() error { // H6: a tenant sees its own quota and use, and nothing of those above and beside it
+		out := a.kubectl(t, "get", "tenantquotas")
+		row := fmt.Sprintf(`(?m)^acme-a +requests.cpu +%d +6 +%d +6 *$`, first, first)
+		if !strings.HasPrefix(out, "NAME") || !regexp.MustCompile(row).MatchString(out) || regexp.MustCompile(`(?m)^acme(-b)? `).MatchString(out) {
+			return fmt.Errorf("quotas %s, want %s", out, row)
+		}
+		return expect("the quota as an object", a.kubectl(t, "get", "tenantquota", "acme-a", "-o", `jsonpath={.kind} {.status.tenant.hard.requests\.cpu} {.status.space.used.requests\.cpu}`), fmt.Sprintf("TenantQuota 6 %d", first))
+	})
+	for _, args := range [][]string{{"get", "tenantquota", "acme"}, {"delete", "tenantquota", "acme-a"}, {"label", "tenantquota", "acme-a", "a=b"}} {
+		if out, err := a.tryKubectl(t, "", args...); err == nil {
+			t.Errorf("%q: %s", args, out)
+		}
+	}
 	a.kubectl(t, "scale", "deployment", "web", fmt.Sprintf("--replicas=%d", first-1))
 	eventually(t, func() error {
 		return expect("pods of the second space", fmt.Sprint(inSpace(c)), fmt.Sprint(min(6, second+1)))
