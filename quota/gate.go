@@ -20,13 +20,15 @@ const (
 	seenWithin = 30 * time.Second
 	// askAgain is how long a refusal holds, unless something was freed.
 	askAgain = 500 * time.Millisecond
+	// askPause is the shortest time between a refusal and the next ask.
+	askPause = 50 * time.Millisecond
 )
 
 // Gate admits what a space creates, in the process of the space: as long as the space's share is enough, without asking anybody. It is
 // safe for concurrent use.
 type Gate struct {
 	ask   Ask
-	clock clock.PassiveClock
+	clock clock.Clock
 	turn  chan struct{} // held by whoever asks
 	// counted are closed when seen has all objects of the space.
 	counted []<-chan struct{}
@@ -36,6 +38,7 @@ type Gate struct {
 	seen     Amounts // what the objects of the space use
 	admitted map[string][]*Admitted
 	refusal  refusal
+	asked    time.Time // when it was last refused
 	closed   bool
 }
 
@@ -59,7 +62,7 @@ type Admitted struct {
 }
 
 // NewGate returns a gate of a space.
-func NewGate(ask Ask, clock clock.PassiveClock) *Gate {
+func NewGate(ask Ask, clock clock.Clock) *Gate {
 	return &Gate{ask: ask, clock: clock, turn: make(chan struct{}, 1), seen: Amounts{}, admitted: map[string][]*Admitted{}}
 }
 
@@ -93,13 +96,22 @@ func (g *Gate) Admit(ctx context.Context, key string, more Amounts) (*Admitted, 
 		if admitted != nil {
 			return admitted, nil
 		}
-		if err := g.refused(more); err != nil {
+		wait, err := g.refused(more)
+		if err != nil {
 			return nil, err
 		}
-		err := g.ask(ctx, has, more)
+		if wait > 0 {
+			select {
+			case <-g.clock.After(wait):
+			case <-ctx.Done():
+				return nil, fmt.Errorf("wait for the quota of the space: %w", context.Cause(ctx))
+			}
+			continue
+		}
+		err = g.ask(ctx, has, more)
 		if exceeded := (*Exceeded)(nil); errors.As(err, &exceeded) {
 			g.mu.Lock()
-			g.refusal = refusal{err: exceeded, more: more, until: g.clock.Now().Add(askAgain)}
+			g.refusal, g.asked = refusal{err: exceeded, more: more, until: g.clock.Now().Add(askAgain)}, g.clock.Now()
 			g.mu.Unlock()
 		}
 		if err != nil {
@@ -220,19 +232,21 @@ func (g *Gate) Freed() {
 	g.refusal = refusal{}
 }
 
-// refused returns the error of the last ask, if that wanted as little and was a moment ago.
-func (g *Gate) refused(more Amounts) error {
+// refused returns the error of the last ask, if that wanted as little and was a moment ago. Otherwise, it returns how long to wait before the
+// next ask, so that a tenant that is refused again and again doesn't keep the host busy.
+func (g *Gate) refused(more Amounts) (wait time.Duration, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last := g.refusal
+	wait = askPause - g.clock.Since(g.asked)
 	if last.err == nil || last.until.Before(g.clock.Now()) {
-		return nil
+		return wait, nil
 	}
 	lacks := last.err.Limited
 	if len(Over(only(last.more, lacks), more)) > 0 || len(only(more, lacks)) == 0 {
-		return nil // it wants less
+		return wait, nil // it wants less
 	}
 	again := *last.err
 	again.Requested = only(more, lacks)
-	return &again
+	return 0, &again
 }

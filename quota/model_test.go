@@ -65,7 +65,7 @@ func (s *schedule) leave() {
 // node is a process of a platform: it has some of the spaces.
 type node struct {
 	process
-	clock  clock.PassiveClock
+	clock  clock.Clock
 	own    *quota.Ledgers
 	gates  map[string]*quota.Gate
 	spaces []string
@@ -171,7 +171,7 @@ func newWorld(t *testing.T, seed uint64, crash bool) (*world, *schedule, []*node
 	}
 	owners := []string{"a", "b", "c", "d", "e", "e", "f", "c"}
 	nodes := make([]*node, 3)
-	fake := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	fake := &steppedClock{FakePassiveClock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
 	for i := range nodes {
 		nodes[i] = &node{process: process{w, i}, random: rand.New(rand.NewPCG(seed, uint64(i+2))), clock: fake}
 	}
@@ -274,3 +274,20 @@ func settled(t *testing.T, w *world, s *schedule, nodes []*node) {
 		}
 	}
 }
+
+// steppedClock is a clock on which nobody waits: it goes on instead. The processes take turns, so that it is safe.
+type steppedClock struct{ *testingclock.FakePassiveClock }
+
+func (c *steppedClock) After(d time.Duration) <-chan time.Time {
+	now := c.Now().Add(d)
+	c.SetTime(now)
+	then := make(chan time.Time, 1)
+	then <- now
+	return then
+}
+
+func (c *steppedClock) Sleep(d time.Duration) { <-c.After(d) }
+
+func (c *steppedClock) NewTimer(time.Duration) clock.Timer { panic("nobody makes timers") }
+
+func (c *steppedClock) Tick(time.Duration) <-chan time.Time { panic("nobody ticks") }

@@ -105,8 +105,12 @@ func (one *run) removeLedger(ctx context.Context) error {
 			return err
 		}
 	}
-	ledger := &v1alpha1.QuotaLedger{ObjectMeta: metav1.ObjectMeta{Name: one.tenant.Name}}
-	if err := one.client.Delete(ctx, ledger); client.IgnoreNotFound(err) != nil {
+	ledger := &v1alpha1.QuotaLedger{}
+	err := one.live.Get(ctx, client.ObjectKey{Name: one.tenant.Name}, ledger)
+	if err == nil {
+		err = one.client.Delete(ctx, ledger)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the quota ledger: %w", err)
 	}
 	return nil

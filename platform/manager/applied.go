@@ -62,14 +62,14 @@ func (a *applied) runsLike(spec *v1alpha1.SpaceSpec) bool {
 // isEnforcedAs reports whether two specs differ at most in what the space follows while it runs, see [specs.WithoutEnforced], so that
 // neither its objects on the host nor what it runs on are affected.
 func (a *applied) isEnforcedAs(want *applied) bool {
-	return !a.partly && a.Outgrown == want.Outgrown &&
+	return !a.partly && a.Outgrown == want.Outgrown && a.Spec.TenantName == want.Spec.TenantName && // whose quota it is in
 		equality.Semantic.DeepEqual(ofRunning(specs.WithoutEnforced(a.Spec)), ofRunning(specs.WithoutEnforced(want.Spec)))
 }
 
 // runsInPlace reports whether two specs make no difference to what runs of a space, but at most to its objects on the
 // host, and to what is asked about while it runs.
 func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
-	if a.partly || a.Spec.Isolation == v1alpha1.Dedicated { // its process is told when it starts
+	if a.partly || a.Spec.Isolation == v1alpha1.Dedicated || a.Spec.TenantName != spec.TenantName { // its process is told when it starts
 		return false
 	}
 	return equality.Semantic.DeepEqual(ofProcess(a.Spec), ofProcess(*spec))

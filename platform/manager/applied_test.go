@@ -27,13 +27,13 @@ func TestChangesTakeEffectWithAsLittleAsTheyNeed(t *testing.T) {
 		}, follow, follow},
 		"cordon":       {func(s *v1alpha1.SpaceSpec) { s.Access.Cordoned = ptr.To(true) }, follow, follow},
 		"namespaces":   {func(s *v1alpha1.SpaceSpec) { s.Namespaces.Quota = ptr.To[int32](1) }, follow, follow},
-		"tenant":       {func(s *v1alpha1.SpaceSpec) { s.TenantName = "solar" }, follow, follow},
+		"tenant":       {func(s *v1alpha1.SpaceSpec) { s.TenantName = "solar" }, restart, restart}, // whose quota it is in
 		"publications": {func(s *v1alpha1.SpaceSpec) { s.Publications = []string{"a"} }, follow, follow},
 		"quota": {func(s *v1alpha1.SpaceSpec) {
 			s.Quota = map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("1")}
 		}, inPlace, restart},
 		"quota and owners": {func(s *v1alpha1.SpaceSpec) {
-			s.Quota, s.TenantName = map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("1")}, "solar"
+			s.Quota, s.Access.Cordoned = map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse("1")}, ptr.To(true)
 		}, inPlace, restart},
 		"nodes": {func(s *v1alpha1.SpaceSpec) { s.Nodes.Selector = map[string]string{"a": "b"} }, restart, restart},
 	} {

@@ -32,6 +32,12 @@ import (
 
 // newProcess returns the process of a dedicated space (T9). It does not start it.
 func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
+	process := m.newProcessOf(name, spec)
+	process.With = func(ctx context.Context) { m.followQuota(ctx, name, process) }
+	return process
+}
+
+func (m *Manager) newProcessOf(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
 	if m.pods != nil {
 		return m.newPod(name, spec)
 	}

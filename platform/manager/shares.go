@@ -12,12 +12,14 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/spacequota"
 	"github.com/berth-dev/berth/quota"
+	"github.com/berth-dev/berth/shard/dedicated"
 )
 
 // openShares makes what gives spaces their shares of the quotas of their tenants.
 func (m *Manager) openShares() (err error) {
 	m.shares, err = spacequota.New(spacequota.Options{
-		Host: m.env.Host, Of: m.quotaOf, Retry: m.retryWorkloads, Refused: m.refused, Clock: clock.RealClock{}, Logger: m.logger,
+		Host: m.env.Host, Of: m.quotaOf, Spaces: m.applied.names, Retry: m.retryWorkloads, Limited: m.quotaChanged, Refused: m.refused,
+		Clock: clock.RealClock{}, Logger: m.logger,
 	})
 	return err
 }
@@ -48,5 +50,21 @@ func (m *Manager) quotaOf(space string) (tenant string, ceiling quota.Amounts) {
 func (m *Manager) retryWorkloads(space string) {
 	if running := m.shard.Space(space); running != nil {
 		running.RetryWorkloads()
+		return
 	}
+	if process := m.processes.get(space); process != nil {
+		go safego.Run("have a dedicated space try again", func() { // what gets lost is tried again later
+			_ = process.AnswerQuota(context.Background(), quota.Answer{})
+		}, nil)
+	}
+}
+
+// followQuota answers the process of a dedicated space that asks for a larger share of its quota, until ctx ends.
+func (m *Manager) followQuota(ctx context.Context, space string, process *dedicated.Process) {
+	if tenant, _ := m.quotaOf(space); tenant == "" {
+		return
+	}
+	process.FollowQuota(ctx, func(ctx context.Context, wanted quota.Wanted) quota.Answer {
+		return m.shares.Answer(ctx, space, wanted)
+	})
 }

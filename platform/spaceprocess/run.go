@@ -26,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/translate"
@@ -69,12 +70,25 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	}()
 	sync := d.Specs.Sync()
 	sync.Only, sync.Sync = d.Space, d.Specs.Of(d.Space).Sync() // it needs no watches for other spaces
-	spaces, err := startShardOnceAllowed(ctx, shard.Config{
+	var spaces *shard.Shard
+	asker := &quotaAsker{retry: func() {
+		if running := spaces.Space(d.Space); running != nil {
+			running.RetryWorkloads()
+		}
+	}}
+	spaces, err = startShardOnceAllowed(ctx, shard.Config{
 		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
 		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, d.Closed) },
 		Pods:     d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),
 		Idle: d.Specs.Idle, Traces: traces, Logger: logger,
+		Quota: func(space string) *quota.Gate {
+			if d.Specs.Access(space).Get().Tenant == "" {
+				return nil
+			}
+			return asker.newGate()
+		},
+		QuotaShort: func(_ string, requested quota.Amounts) { asker.short(requested) },
 	})
 	if err != nil {
 		return err
@@ -99,6 +113,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	commands := http.NewServeMux()
 	ServeSpaces(commands, spaces)
 	store.Serve(commands)
+	asker.serve(commands)
 	enforced.serve(commands, func() *shard.Namespaces { return spaces.Namespaces(d.Space) })
 	commands.Handle("GET "+MetricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)

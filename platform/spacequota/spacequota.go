@@ -39,6 +39,8 @@ const (
 	// askTimeout limits how long a request in a space waits for a larger share.
 	askTimeout = 10 * time.Second
 	workers    = 4
+	// maxAsked limits how many resources the process of a dedicated space may ask for at once.
+	maxAsked = 200
 )
 
 // Options configure [Quotas]. The functions may be called concurrently.
@@ -46,11 +48,15 @@ type Options struct {
 	Host *rest.Config
 	// Of returns the tenant of a space, which is empty if it has none, and the quota of the space itself.
 	Of func(space string) (tenant string, ceiling quota.Amounts)
+	// Spaces returns the names of the platform's spaces.
+	Spaces func() []string
 	// Retry has a space try again what was refused. It must not block.
 	Retry func(space string)
+	// Limited is called when the quota of the tenant of a space has changed. It must not block.
+	Limited func(space string)
 	// Refused is called when a quota refuses a resource to a space for the first time in some minutes. It must not block.
 	Refused func(space string, why *quota.Exceeded)
-	Clock   clock.WithTicker
+	Clock   clock.Clock
 	Logger  klog.Logger
 }
 
@@ -87,6 +93,7 @@ const (
 	retry taskKind = iota
 	grow
 	trim
+	place
 )
 
 // New returns the quotas of a platform's spaces.
@@ -206,6 +213,11 @@ func (q *Quotas) Raise(space string, hard quota.Amounts) {
 func (q *Quotas) Eased(space string) {
 	tenant, _ := q.Of(space) // empty also for spaces of other platforms
 	q.ledgers.Freed(tenant, space)
+	q.retryHungry()
+}
+
+// retryHungry has all spaces that were refused something try again soon.
+func (q *Quotas) retryHungry() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for name, one := range q.hungry {
@@ -237,29 +249,6 @@ func (q *Quotas) Check(ctx context.Context, space string) error {
 	return nil
 }
 
-// Most returns how much a space may use while nobody else uses anything of the quota of its tenant: that quota, or what the space's own
-// quota leaves of it. It is nil for a space without a tenant, and for one whose tenant has no quota yet.
-func (q *Quotas) Most(ctx context.Context, space string) (quota.Amounts, error) {
-	_, most, err := q.Limits(ctx, space)
-	return most, err
-}
-
-// Limits returns the quota of the tenant of a space, and what [Quotas.Most] returns.
-func (q *Quotas) Limits(ctx context.Context, space string) (limit, most quota.Amounts, err error) {
-	tenant, ceiling := q.Of(space)
-	if tenant == "" {
-		return nil, nil, nil
-	}
-	limit, err = q.ledgers.Limit(ctx, tenant)
-	switch {
-	case errors.Is(err, quota.ErrNotFound):
-		return nil, nil, nil
-	case err != nil:
-		return nil, nil, fmt.Errorf("read the quota of tenant %s: %w", tenant, err)
-	}
-	return limit, quota.Lowest(limit, ceiling), nil
-}
-
 // Remove frees the share of a space of which nothing is left on the host.
 func (q *Quotas) Remove(ctx context.Context, space string) error {
 	tenant, _ := q.Of(space)
@@ -286,6 +275,9 @@ func (q *Quotas) Run(ctx context.Context) {
 			for q.next(ctx) {
 			}
 		}, nil)
+	}
+	if err := q.followLedgers(ctx); err != nil {
+		q.Logger.Error(err, "Could not watch the quotas of tenants; changes take effect when a space starts")
 	}
 	<-ctx.Done()
 	q.queue.ShutDown()
@@ -320,6 +312,11 @@ func (q *Quotas) do(ctx context.Context, one task) error {
 			return nil
 		}
 		return err
+	case place:
+		if err := q.Place(ctx, one.space); err != nil && !quota.IsExceeded(err) && !errors.Is(err, quota.ErrNotFound) {
+			return err
+		}
+		return nil
 	default:
 		return q.growShort(ctx, one.space)
 	}
@@ -372,4 +369,37 @@ func (q *Quotas) growShort(ctx context.Context, space string) error {
 		delete(q.short, space)
 	}
 	return err
+}
+
+// Answer answers the process of a dedicated space. Somebody may have taken over the process: it gets no more than the tenant could have.
+func (q *Quotas) Answer(ctx context.Context, space string, wanted quota.Wanted) quota.Answer {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	tenant, ceiling := q.Of(space)
+	if tenant == "" {
+		return quota.Answer{ID: wanted.ID, Failed: "the space has no tenant"}
+	}
+	hard, err := q.ledgers.Grow(ctx, quota.Request{
+		Space: space, Tenant: tenant, Ceiling: ceiling, Has: positive(wanted.Has), More: positive(wanted.More), OnHost: wanted.OnHost,
+	})
+	q.note(space, tenant, err)
+	answer := quota.Answer{ID: wanted.ID, Hard: hard}
+	if exceeded := (*quota.Exceeded)(nil); errors.As(err, &exceeded) {
+		answer.Refused = exceeded
+	} else if err != nil {
+		q.Logger.Error(err, "Could not give a dedicated space a larger share of its quota", "space", space)
+		answer.Failed = "the host doesn't answer; try again"
+	}
+	return answer
+}
+
+// positive returns the amounts that are more than zero, at most maxAsked of them.
+func positive(all quota.Amounts) quota.Amounts {
+	some := quota.Amounts{}
+	for name, amount := range all {
+		if amount.Sign() > 0 && len(some) < maxAsked {
+			some[name] = amount
+		}
+	}
+	return some
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/shard"
 )
 
@@ -58,6 +59,8 @@ type Process struct {
 	handler    http.Handler
 	transport  *http.Transport
 	access     encodedAccess
+	// With, if set, is called when the process is started, with a context that ends when it is stopped. It must be set before Start.
+	With func(ctx context.Context)
 
 	done chan struct{}
 
@@ -106,6 +109,9 @@ func (p *Process) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go p.keep(ctx)
+	if p.With != nil {
+		go safego.Run("follow the process of a space", func() { p.With(ctx) }, nil)
+	}
 }
 
 func (p *Process) keep(ctx context.Context) {

@@ -67,10 +67,8 @@ func (c *countedObjects) GuaranteedUpdate(
 	var admitted *quota.Admitted
 	err := c.boundedStorage.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions,
 		func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			before := old
-			if response.ResourceVersion == 0 { // it is created
-				before = nil
-			} else {
+			var before runtime.Object
+			if response.ResourceVersion != 0 { // otherwise it is created
 				before = old.DeepCopyObject() // update may change it
 			}
 			updated, ttl, err := update(old, response)
