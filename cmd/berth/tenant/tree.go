@@ -87,9 +87,9 @@ func printTree(out io.Writer, tenants []v1alpha1.Tenant, format string) error {
 	if format == "" || format == "table" || format == formatWide {
 		return report.Tree(out, tenants, report.StyleOf(os.Getenv), format == formatWide)
 	}
-	print := genericclioptions.NewPrintFlags("")
-	print.OutputFormat = &format
-	printer, err := print.ToPrinter()
+	selected := genericclioptions.NewPrintFlags("")
+	selected.OutputFormat = &format
+	printer, err := selected.ToPrinter()
 	if err != nil {
 		return err
 	}
