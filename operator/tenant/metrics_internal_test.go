@@ -4,6 +4,7 @@
 package tenant
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,26 +16,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
 func tenantsThatUse(t *testing.T) client.Reader {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	acme, solar := &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "acme"}}, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "solar"}}
 	acme.Status.Usage = v1alpha1.TenantUsage{
 		Hard: quantities{"limits.cpu": resource.MustParse("8"), "limits.memory": resource.MustParse("1Ki")}, Used: quantities{"limits.cpu": resource.MustParse("1")},
 	}
 	acme.Status.Subtree.Used = quantities{"limits.cpu": resource.MustParse("1500m"), "pods": resource.MustParse("3")}
 	solar.Status.Usage.Hard = quantities{"pods": resource.MustParse("5")}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(solar, acme).Build()
+	return cached{tenants: []v1alpha1.Tenant{*solar, *acme}}
+}
+
+// cached is the cache of a manager.
+type cached struct {
+	client.Reader
+	tenants []v1alpha1.Tenant
+}
+
+func (c cached) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*v1alpha1.TenantList).Items = c.tenants
+	return nil
 }
 
 // X7, Q5: metrics say what a tenant and those below it use of each resource that has a limit, and how many are left out.

@@ -15,10 +15,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-type (
-	resourceQuantity = resource.Quantity
-	quantities       = map[corev1.ResourceName]resource.Quantity
-)
+type quantities = map[corev1.ResourceName]resource.Quantity
 
 const (
 	// mostOwners is how many owners the summary names; maxSummary and maxName limit the length of it.

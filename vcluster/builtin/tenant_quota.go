@@ -69,7 +69,7 @@ type TenantQuotaList struct {
 func (q *TenantQuota) DeepCopyObject() runtime.Object { return q.copy() }
 
 func (q *TenantQuota) copy() *TenantQuota {
-	out := &TenantQuota{TypeMeta: q.TypeMeta, ObjectMeta: *q.ObjectMeta.DeepCopy()}
+	out := &TenantQuota{TypeMeta: q.TypeMeta, ObjectMeta: *q.DeepCopy()}
 	out.Status.Tenant = QuotaUse{q.Status.Tenant.Hard.DeepCopy(), q.Status.Tenant.Used.DeepCopy()}
 	out.Status.Space = QuotaUse{q.Status.Space.Hard.DeepCopy(), q.Status.Space.Used.DeepCopy()}
 	return out
@@ -77,7 +77,7 @@ func (q *TenantQuota) copy() *TenantQuota {
 
 // DeepCopyObject implements [runtime.Object].
 func (l *TenantQuotaList) DeepCopyObject() runtime.Object {
-	out := &TenantQuotaList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	out := &TenantQuotaList{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
 	for i := range l.Items {
 		out.Items = append(out.Items, *l.Items[i].copy())
 	}
