@@ -4,7 +4,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,6 +67,33 @@ func TestQuotasHoldDownTheTree(t *testing.T) {
 		})
 	}
 
+	eventually(t, func() error { // H6, U8: limits are those of tenants and not the shares of the moment, and a tenant's use is that of all below
+		return errors.Join(
+			expect("use of acme", host.kubectl(t, "get", "tenant", "acme", "-o", "jsonpath={.status.summary.cpu}"), "8/64"),
+			expect("use of acme-a", host.kubectl(t, "get", "tenant", "acme-a", "-o", "jsonpath={.status.summary.cpu}"), fmt.Sprintf("%d/64", first)),
+			expect("use of the space acme-a", host.kubectl(t, "get", "space", "acme-a", "-o", `jsonpath={.status.usage.cpu} {.status.quota.hard.requests\.cpu}`), fmt.Sprintf("%d/64 6", first)),
+		)
+	})
+	eventually(t, func() error {
+		events := host.kubectl(t, "get", "events", "--namespace", "default", "--field-selector", "reason=QuotaExceeded", "-o", `jsonpath={range .items[*]}{.involvedObject.kind} {.message}{"\n"}{end}`)
+		if !strings.Contains(events, "Space exceeded quota: tenant acme") || !strings.Contains(events, "requested: requests.cpu=1, used: requests.cpu=") || strings.Count(events, "\n") > 6 {
+			return fmt.Errorf("events %q", events)
+		}
+		return nil
+	})
+	eventually(t, func() error { // H6: a tenant sees its own quota and use, and nothing of those above and beside it
+		out := a.kubectl(t, "get", "tenantquotas")
+		row := fmt.Sprintf(`(?m)^acme-a +requests.cpu +%d +6 +%d +6 *$`, first, first)
+		if !strings.HasPrefix(out, "NAME") || !regexp.MustCompile(row).MatchString(out) || regexp.MustCompile(`(?m)^acme(-b)? `).MatchString(out) {
+			return fmt.Errorf("quotas %s, want %s", out, row)
+		}
+		return expect("the quota as an object", a.kubectl(t, "get", "tenantquota", "acme-a", "-o", `jsonpath={.kind} {.status.tenant.hard.requests\.cpu} {.status.space.used.requests\.cpu}`), fmt.Sprintf("TenantQuota 6 %d", first))
+	})
+	for _, args := range [][]string{{"get", "tenantquota", "acme"}, {"delete", "tenantquota", "acme-a"}, {"label", "tenantquota", "acme-a", "a=b"}} {
+		if out, err := a.tryKubectl(t, "", args...); err == nil {
+			t.Errorf("%q: %s", args, out)
+		}
+	}
 	a.kubectl(t, "scale", "deployment", "web", fmt.Sprintf("--replicas=%d", first-1))
 	eventually(t, func() error {
 		return expect("pods of the second space", fmt.Sprint(inSpace(c)), fmt.Sprint(min(6, second+1)))

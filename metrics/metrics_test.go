@@ -249,8 +249,9 @@ func TestTheDocumentationListsWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, _, _ := strings.Cut(string(doc), "\n## Metrics of the operator\n")
 	described := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(berth_\\w+)` \\| .* \\| (.*) \\|$").FindAllStringSubmatch(string(doc), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(berth_\\w+)` \\| .* \\| (.*) \\|$").FindAllStringSubmatch(own, -1) {
 		described[row[1]] = true
 		if help, ok := there[row[1]]; !ok {
 			t.Errorf("docs/reference/metrics.md describes %s, which is not there", row[1])

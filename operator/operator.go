@@ -144,6 +144,7 @@ func (o *Operator) manager(host *rest.Config, scheme *runtime.Scheme) (manager.M
 	}
 	for _, set := range []func(manager.Manager) error{
 		tenant.SetUp,
+		tenant.SetUpMetrics,
 		publication.SetUp,
 		share.SetUp,
 		defaults.Defaults{PlatformName: o.config.PlatformName}.SetUp,

@@ -200,7 +200,7 @@ func TestUsageIsSummedUpTheTree(t *testing.T) {
 	sum("a", "3750m", 3, 4, 4)
 	sum("p", "2250m", 1, 2, 1)
 	a := e.reason("a", v1alpha1.ReasonActive)
-	if used := a.Status.Usage.Used["limits.cpu"]; used.String() != "1" || a.Status.Summary.CPU != "1/64" || a.Status.Summary.Memory != "0/128Gi" || *a.Status.Size != 1 {
+	if used := a.Status.Usage.Used["limits.cpu"]; used.String() != "1" || a.Status.Summary.CPU != "3750m/64" || a.Status.Summary.Memory != "0/128Gi" || *a.Status.Size != 1 {
 		t.Errorf("its own use is %+v", a.Status)
 	}
 	use("q", "4")

@@ -51,6 +51,20 @@ func lower(a, b Amounts) Amounts {
 	return low
 }
 
+// Lowest returns the lower amount of each resource that a or b has.
+func Lowest(a, b Amounts) Amounts {
+	low := maps.Clone(a)
+	for name, amount := range b {
+		if other, both := a[name]; !both || amount.Cmp(other) < 0 {
+			if low == nil {
+				low = Amounts{}
+			}
+			low[name] = amount
+		}
+	}
+	return low
+}
+
 // only returns the amounts of the resources that names has.
 func only(a, names Amounts) Amounts {
 	some := Amounts{}

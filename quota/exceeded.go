@@ -6,6 +6,8 @@ package quota
 import (
 	"errors"
 	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Exceeded is the error of a request that a quota doesn't allow. Its message reads like upstream's.
@@ -22,6 +24,12 @@ func (e *Exceeded) Error() string {
 		of = "space " + e.Space
 	}
 	return fmt.Sprintf("exceeded quota: %s, requested: %s, used: %s, limited: %s", of, format(e.Requested), format(e.Used), format(e.Limited))
+}
+
+// Only returns the error with one of the resources.
+func (e *Exceeded) Only(name corev1.ResourceName) *Exceeded {
+	one := Amounts{name: e.Limited[name]}
+	return &Exceeded{Tenant: e.Tenant, Space: e.Space, Requested: only(e.Requested, one), Used: only(e.Used, one), Limited: one}
 }
 
 // IsExceeded reports whether an error is that a quota doesn't allow a request.

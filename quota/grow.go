@@ -42,6 +42,15 @@ func New(store Store, gates Gates, clock clock.PassiveClock) *Ledgers {
 	return &Ledgers{store: store, gates: gates, idle: idleShares{clock: clock}}
 }
 
+// Limit returns the quota of a tenant, which is within those of all tenants above.
+func (l *Ledgers) Limit(ctx context.Context, tenant string) (Amounts, error) {
+	ledger, err := l.ledger(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.Limit, nil
+}
+
 // Request is what a space asks for.
 type Request struct {
 	Space, Tenant string

@@ -51,6 +51,8 @@ type Config struct {
 	Prepare func(ctx context.Context, space string) error
 	// Quota, if set, returns at each start of a space what holds it to the quota of its tenant; nil if nothing does.
 	Quota func(space string) *quota.Gate
+	// TenantQuota, if set, returns at each start of a space what tells it of the quota of its tenant; nil if it has none.
+	TenantQuota func(space string) func(context.Context) (quota.Report, error)
 	// QuotaShort, if set, is called when the host rejected something of a space because the quota in its namespace allows no more. It gets
 	// what was requested. It must not block.
 	QuotaShort func(space string, requested corev1.ResourceList)
@@ -148,6 +150,9 @@ func (c Config) complete() Config {
 	}
 	if c.Quota == nil {
 		c.Quota = func(string) *quota.Gate { return nil }
+	}
+	if c.TenantQuota == nil {
+		c.TenantQuota = func(string) func(context.Context) (quota.Report, error) { return nil }
 	}
 	if c.QuotaShort == nil {
 		c.QuotaShort = func(string, corev1.ResourceList) {}

@@ -135,6 +135,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		HiddenNodes:             true,
 		Access:                  settings.Access,
 		Quota:                   s.config.Quota(name),
+		TenantQuota:             s.config.TenantQuota(name),
 		HostLimits:              settings.HostLimits,
 		Admission:               s.admission(space, s.syncOf(&settings), settings.Placement, account),
 		Pods:                    streams,

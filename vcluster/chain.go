@@ -169,6 +169,7 @@ func newChain(
 	if c.Usage != nil {
 		built.space.Usage = podaccess.Metrics{Usage: c.Usage, Pods: factory.Core().V1().Pods().Lister()}
 	}
+	built.space.TenantQuota = c.TenantQuota
 	return built, nil
 }
 
@@ -197,7 +198,7 @@ func assemble(
 	}
 	crds := extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	c := &chain{crds: watchCRDs(crds), own: own}
-	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, config.Usage != nil)
+	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil})
 	c.server, err = controlplaneapiserver.CreateAggregatorServer(
 		aggregator, served, c.crds, true, apiPriorities())
 	if err != nil {

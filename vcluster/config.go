@@ -91,6 +91,8 @@ type Config struct {
 	// LimitRange that sets the defaults of the space's pods on the host.
 	Quota      *quota.Gate
 	HostLimits []corev1.LimitRangeItem
+	// TenantQuota returns what the space may know of the quota of its tenant. If it is nil, there is no API tenancy.berth.dev.
+	TenantQuota func(context.Context) (quota.Report, error)
 	// Account counts and limits what the space uses of the process. If it is nil, nothing is limited.
 	Account *bounds.Account
 	// Volume is the file system of this process's stores. If it is nil, each store may grow until the file system is

@@ -85,6 +85,8 @@ const (
 	ReasonNoMemoryLimit = "NoMemoryLimit"
 	// ReasonOwnersLimited is that of an event of a space with more owners than get a kubeconfig in a Secret.
 	ReasonOwnersLimited = "OwnersLimited"
+	// ReasonQuotaExceeded is of an event about a space that a quota refused something.
+	ReasonQuotaExceeded = "QuotaExceeded"
 	// ReasonTemplateChanged is that of VolumeCurrent.
 	ReasonTemplateChanged = "TemplateChanged"
 )
@@ -164,11 +166,12 @@ type SpaceStatus struct {
 	NamespaceCount *int32 `json:"namespaceCount,omitempty"`
 }
 
-// QuotaStatus is the status of the ResourceQuota of a space's namespace on the host.
+// QuotaStatus is what a space may use, and uses.
 //
 // +kubebuilder:validation:MinProperties=1
 type QuotaStatus struct {
-	// hard is how much of each resource the space may use.
+	// hard is how much of each resource the space may use at most: its own quota or that of its tenant, whichever is lower. Other
+	// spaces of the tenant use of the same quota.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=200

@@ -110,8 +110,8 @@ type TenantSpec struct {
 	// hostNamespaces is metadata of the namespaces of the tenant's spaces on the host, such as a cost center.
 	// +optional
 	HostNamespaces HostNamespace `json:"hostNamespaces,omitzero"`
-	// quota is the quota on the host of each of the tenant's spaces that sets none for a resource. If neither this nor the
-	// BerthConfiguration sets one, it is that of the platform.
+	// quota is what all spaces of the tenant, and of all tenants below it, may use together. It can't be more than that of the parent.
+	// For a resource that it doesn't name, it is that of the BerthConfiguration, and if that sets none, that of the platform.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100

@@ -143,16 +143,16 @@ type OwnerStatus struct {
 	InheritedFrom string `json:"inheritedFrom,omitempty"`
 }
 
-// TenantUsage is what the spaces of a tenant use of their quotas on the host.
+// TenantUsage is the quota of a tenant, and what its own spaces use of it.
 //
 // +kubebuilder:validation:MinProperties=1
 type TenantUsage struct {
-	// hard is the sum of the spaces' quotas.
+	// hard is the quota of the tenant, for its spaces and for all tenants below together. It is never more than that of the parent.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=200
 	Hard map[corev1.ResourceName]resource.Quantity `json:"hard,omitempty"`
-	// used is the sum of what the spaces use.
+	// used is the sum of what the tenant's own spaces use.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=200
@@ -196,12 +196,12 @@ type TenantSummary struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Owners string `json:"owners,omitempty"`
-	// cpu is CPU that the tenant's own spaces use, such as 500m/8.
+	// cpu is CPU that the tenant and the tenants below it use of the tenant's quota, such as 500m/8.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	CPU string `json:"cpu,omitempty"`
-	// memory is memory that the tenant's own spaces use, such as 1Gi/16Gi.
+	// memory is memory that they use of the tenant's quota, such as 1Gi/16Gi.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

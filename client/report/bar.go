@@ -73,13 +73,18 @@ func (s Style) count(used, limit *int32) string {
 // compute returns the usage of CPU or memory: limits.RESOURCE of the quota, or requests.RESOURCE if it has no limit of
 // that.
 func (s Style) compute(used, hard map[corev1.ResourceName]resource.Quantity, name corev1.ResourceName) string {
-	for _, key := range []corev1.ResourceName{"limits." + name, "requests." + name} {
+	return s.first(used, hard, "limits."+name, "requests."+name)
+}
+
+// first returns the usage of the first resource that has a limit, or that is used.
+func (s Style) first(used, hard map[corev1.ResourceName]resource.Quantity, names ...corev1.ResourceName) string {
+	for _, key := range names {
 		if limit, found := hard[key]; found {
 			have := used[key]
 			return s.usage(&have, &limit)
 		}
 	}
-	for _, key := range []corev1.ResourceName{"limits." + name, "requests." + name} {
+	for _, key := range names {
 		if have, found := used[key]; found {
 			return s.usage(&have, nil)
 		}

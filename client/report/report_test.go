@@ -64,7 +64,9 @@ func namespaces(size, quota int32) func(*v1alpha1.Tenant) {
 	return func(t *v1alpha1.Tenant) { t.Status.Size, t.Spec.Namespaces.Quota = &size, &quota }
 }
 func usage(used, hard map[corev1.ResourceName]resource.Quantity) func(*v1alpha1.Tenant) {
-	return func(t *v1alpha1.Tenant) { t.Status.Usage = v1alpha1.TenantUsage{Used: used, Hard: hard} }
+	return func(t *v1alpha1.Tenant) {
+		t.Status.Usage, t.Status.Subtree.Used = v1alpha1.TenantUsage{Used: used, Hard: hard}, used
+	}
 }
 
 func sample() []v1alpha1.Tenant {
@@ -83,7 +85,7 @@ func sample() []v1alpha1.Tenant {
 func TestTheTreeOfTenantsIsDrawn(t *testing.T) {
 	for name, style := range map[string]report.Style{"tree": report.Unicode(), "tree-ascii": report.ASCII()} {
 		var out strings.Builder
-		if err := report.Tree(&out, sample(), style); err != nil {
+		if err := report.Tree(&out, sample(), style, false); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, out.String())
@@ -103,7 +105,7 @@ func TestEachTenantIsDrawnOnce(t *testing.T) {
 			tenants = append(tenants, tenant(fmt.Sprintf("t%02d", i), parent))
 		}
 		var out strings.Builder
-		if err := report.Tree(&out, tenants, report.ASCII()); err != nil {
+		if err := report.Tree(&out, tenants, report.ASCII(), true); err != nil {
 			t.Fatal(err)
 		}
 		for i := range n {

@@ -16,21 +16,37 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Tree draws tenants below their parents, with what each uses. A tenant whose parent is not among them is drawn as a root.
-func Tree(out io.Writer, tenants []v1alpha1.Tenant, style Style) error {
+// Tree draws tenants below their parents, with what each and the tenants below it use of its quota. A tenant whose parent is not among them is drawn as a root.
+// With wide, it has columns for pods and storage.
+func Tree(out io.Writer, tenants []v1alpha1.Tenant, style Style, wide bool) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "TENANT\tSTATE\tSPACES\tNAMESPACES\tCPU\tMEMORY")
+	more := ""
+	if wide {
+		more = "\tPODS\tSTORAGE"
+	}
+	fmt.Fprintln(table, "TENANT\tSTATE\tSPACES\tNAMESPACES\tCPU\tMEMORY"+more)
 	for _, l := range layOut(tenants, style) {
 		t := l.tenant
 		name := l.prefix + t.Name
 		if ptr.Deref(t.Spec.Private, false) {
 			name += " (private)"
 		}
-		usage := t.Status.Usage
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", name, cmp.Or(string(t.Status.State), "Unknown"), cmp.Or(t.Status.Summary.Spaces, "-"),
-			style.count(t.Status.Size, t.Spec.Namespaces.Quota), style.compute(usage.Used, usage.Hard, corev1.ResourceCPU), style.compute(usage.Used, usage.Hard, corev1.ResourceMemory))
+		used, hard := t.Status.Subtree.Used, t.Status.Usage.Hard
+		if wide {
+			more = "\t" + style.first(used, hard, corev1.ResourcePods) + "\t" + style.first(used, hard, corev1.ResourceRequestsStorage)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s%s\n", name, cmp.Or(string(t.Status.State), "Unknown"), cmp.Or(t.Status.Summary.Spaces, "-"),
+			style.count(t.Status.Size, t.Spec.Namespaces.Quota), style.compute(used, hard, corev1.ResourceCPU), style.compute(used, hard, corev1.ResourceMemory), more)
 	}
 	return table.Flush()
+}
+
+// InOrder returns tenants in the order in which [Tree] draws them.
+func InOrder(tenants []v1alpha1.Tenant) (all []*v1alpha1.Tenant) {
+	for _, l := range layOut(tenants, ASCII()) {
+		all = append(all, l.tenant)
+	}
+	return all
 }
 
 // line is a tenant in the drawing.

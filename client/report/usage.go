@@ -23,11 +23,20 @@ import (
 // Use is what a tenant uses of one resource, as the status of its object says.
 type Use struct {
 	Tenant, Resource string
-	// Used is what the tenant's own spaces use. Limit is nil if there is none.
-	Used  resource.Quantity
+	// Used is what the tenant's own spaces use.
+	Used resource.Quantity
+	// Limit is for Total, or for namespaces for Used. It is nil if there is none.
 	Limit *resource.Quantity
 	// Total is what the tenant and all tenants below it use.
 	Total resource.Quantity
+}
+
+// Limited returns what the limit is for.
+func (u Use) Limited() resource.Quantity {
+	if u.Resource == namespacesResource {
+		return u.Used
+	}
+	return u.Total
 }
 
 // Percent returns how much of the limit is used, rounded to a tenth; nil if there is no limit, or if it is 0.
@@ -35,7 +44,8 @@ func (u Use) Percent() *float64 {
 	if u.Limit == nil || u.Limit.IsZero() {
 		return nil
 	}
-	return ptr.To(math.Round(1000*u.Used.AsApproximateFloat64()/u.Limit.AsApproximateFloat64()) / 10)
+	limited := u.Limited()
+	return ptr.To(math.Round(1000*limited.AsApproximateFloat64()/u.Limit.AsApproximateFloat64()) / 10)
 }
 
 // namespacesResource stands for the namespaces of spaces, beside the resources of quotas.
@@ -91,31 +101,39 @@ func Usage(out io.Writer, tenants []v1alpha1.Tenant, headers bool) error {
 		if n := t.Status.Subtree.Tenants; n != nil {
 			below = strconv.Itoa(int(*n))
 		}
-		namespaces, _ := ofLimit(uses, namespacesResource)
-		cpu, totalCPU := ofLimit(uses, computeNames(corev1.ResourceCPU)...)
-		memory, totalMemory := ofLimit(uses, computeNames(corev1.ResourceMemory)...)
+		namespaces := "-"
+		if use, found := uses[namespacesResource]; found {
+			namespaces = use.ofLimit()
+		}
+		cpu, totalCPU := ofLimit(uses, corev1.ResourceCPU)
+		memory, totalMemory := ofLimit(uses, corev1.ResourceMemory)
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, cmp.Or(t.Status.Summary.Spaces, "-"), namespaces, cpu, memory, below, totalCPU, totalMemory)
 	}
 	return table.Flush()
 }
 
-func computeNames(name corev1.ResourceName) []string {
-	return []string{string("limits." + name), string("requests." + name)}
+// ofLimit returns what a tenant uses itself, and TOTAL/LIMIT, of CPU or memory: of limits.RESOURCE, or of requests.RESOURCE if it has no
+// limit of that.
+func ofLimit(uses map[string]Use, name corev1.ResourceName) (own, total string) {
+	limits, limited := uses["limits."+string(name)]
+	requests, requested := uses["requests."+string(name)]
+	switch {
+	case limited && (limits.Limit != nil || requests.Limit == nil):
+		return limits.Used.String(), limits.ofLimit()
+	case requested:
+		return requests.Used.String(), requests.ofLimit()
+	default:
+		return "-", "-"
+	}
 }
 
-// ofLimit returns USED/LIMIT of the first resource that has a limit, or USED of the first one that is used, with its total.
-func ofLimit(uses map[string]Use, names ...string) (text, total string) {
-	for _, name := range names {
-		if use, found := uses[name]; found && use.Limit != nil {
-			return use.Used.String() + "/" + use.Limit.String(), use.Total.String()
-		}
+// ofLimit returns USED/LIMIT, or USED if there is no limit.
+func (u Use) ofLimit() string {
+	used := u.Limited()
+	if u.Limit == nil {
+		return used.String()
 	}
-	for _, name := range names {
-		if use, found := uses[name]; found {
-			return use.Used.String(), use.Total.String()
-		}
-	}
-	return "-", "-"
+	return used.String() + "/" + u.Limit.String()
 }
 
 // UsageByResource prints a line for each resource of each tenant.

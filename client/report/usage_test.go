@@ -46,7 +46,7 @@ func TestThePercentOfALimit(t *testing.T) {
 		"it is rounded":     {"1", "3", ptr.To(33.3)},
 		"more than allowed": {"17Gi", "16Gi", ptr.To(106.3)},
 	} {
-		use := report.Use{Used: resource.MustParse(tc.used)}
+		use := report.Use{Total: resource.MustParse(tc.used)}
 		if tc.limit != "" {
 			use.Limit = ptr.To(resource.MustParse(tc.limit))
 		}

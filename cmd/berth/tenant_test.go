@@ -33,6 +33,7 @@ func newTenant(name, parent string, ancestors ...string) *v1alpha1.Tenant {
 			Usage: v1alpha1.TenantUsage{
 				Hard: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8")}, Used: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("4")},
 			},
+			Subtree: v1alpha1.SubtreeUsage{Used: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("4")}},
 		},
 	}
 	for i, ancestor := range ancestors { // nearest first
@@ -61,7 +62,7 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 	h := use(t)
 	flags := []string{
 		"tenant", "create", "made", "--parent", "above", "--private", "--owner", "User:alice", "--owner", "group:oidc:org:devs", "--owner", "ServiceAccount:ci:robot", "--owner", "hostserviceaccount:ci:robot",
-		"--namespace-quota", "10", "--cpu", "8", "--memory", "16Gi",
+		"--namespace-quota", "10", "--cpu", "8", "--memory", "16Gi", "--pods", "100", "--storage", "1Ti", "--quota", "count/jobs.batch=5", "--quota", "secrets=0",
 		"--node-selector", "pool=acme,disk=ssd", "--node-selector", "rack=7", "--toleration", "tenant=acme:NoSchedule", "--toleration", "gpu:NoExecute",
 	}
 	var printed v1alpha1.Tenant
@@ -74,7 +75,10 @@ func TestTenantIsCreatedAsTheFlagsSay(t *testing.T) {
 			{Kind: v1alpha1.UserKind, Name: "alice"}, {Kind: v1alpha1.GroupKind, Name: "oidc:org:devs"}, {Kind: v1alpha1.ServiceAccountKind, Name: "system:serviceaccount:ci:robot"},
 			{Kind: v1alpha1.HostServiceAccountKind, Name: "system:serviceaccount:ci:robot"},
 		},
-		Quota: map[corev1.ResourceName]resource.Quantity{"limits.cpu": resource.MustParse("8"), "limits.memory": resource.MustParse("16Gi")},
+		Quota: map[corev1.ResourceName]resource.Quantity{
+			"requests.cpu": resource.MustParse("8"), "limits.cpu": resource.MustParse("8"), "requests.memory": resource.MustParse("16Gi"), "limits.memory": resource.MustParse("16Gi"),
+			"pods": resource.MustParse("100"), "requests.storage": resource.MustParse("1Ti"), "count/jobs.batch": resource.MustParse("5"), "secrets": resource.MustParse("0"),
+		},
 		Nodes: v1alpha1.Nodes{Selector: map[string]string{"pool": "acme", "disk": "ssd", "rack": "7"}, Tolerations: []v1alpha1.Toleration{
 			{Key: "tenant", Operator: corev1.TolerationOpEqual, Value: "acme", Effect: corev1.TaintEffectNoSchedule}, {Key: "gpu", Operator: corev1.TolerationOpEqual, Effect: corev1.TaintEffectNoExecute},
 		}},
@@ -112,6 +116,11 @@ func TestFlagsOfTenantsThatMeanNothingAreRefused(t *testing.T) {
 		"--cpu=many: must be a quantity":                            {"--cpu", "many"},
 		"--toleration=tenant=acme: must be KEY=VALUE:EFFECT":        {"--toleration", "tenant=acme"},
 		"--memory=-1: must be a quantity":                           {"--memory", "-1"},
+		"--pods=: must be a quantity":                               {"--pods", ""},
+		"--quota=pods: must be RESOURCE=AMOUNT, such as":            {"--quota", "pods"},
+		"--quota==1: must be RESOURCE=AMOUNT, such as":              {"--quota", "=1"},
+		"--quota=pods=x: must be a quantity":                        {"--quota", "pods=x"},
+		"--quota=limits.cpu=1: --cpu=8 sets limits.cpu, too; leave": {"--cpu", "8", "--quota", "limits.cpu=1"},
 		"--dry-run=maybe: must be none, client, or server":          {"--dry-run", "maybe"},
 		"spec.owners[0]":                                            {"--owner", "ServiceAccount:robot"},
 		"spec.namespaces.quota":                                     {"--namespace-quota", "-1"},
@@ -127,6 +136,22 @@ func TestFlagsOfTenantsThatMeanNothingAreRefused(t *testing.T) {
 		}
 		if out, _, err := berth(t, args...); err == nil || !strings.Contains(err.Error(), says) || out != "" {
 			t.Errorf("%q: got %v and %q, want %q", args, err, out, says)
+		}
+	}
+}
+
+// Q5: a quota beyond that of the parent is refused before anything is created, with both limits.
+func TestAQuotaBeyondThatOfTheParentIsRefused(t *testing.T) {
+	h := use(t)
+	h.make(t, newTenant("limited", "")) // to limits.cpu=8
+	_, _, err := berth(t, "tenant", "create", "beyond", "--parent", "limited", "--cpu", "9", "--dry-run=server")
+	const want = "--parent=limited: the quota of a tenant can't be more than that of the tenant above: limits.cpu of 9 is more than its 8; lower the quota, or raise spec.quota of tenant limited first"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	for _, args := range [][]string{{"--parent", "limited", "--cpu", "8"}, {"--parent", "missing", "--cpu", "9"}, {"--parent", "limited", "--pods", "9"}} {
+		if out := must(t, append([]string{"tenant", "create", "within", "--dry-run=server"}, args...)...); !strings.Contains(out, "within created") {
+			t.Errorf("%q: %s", args, out)
 		}
 	}
 }
@@ -236,6 +261,13 @@ root                   Active   1/1      1            █████░░░�
 	}
 	if out := must(t, "tenant", "tree"); !strings.Contains(out, "\nunrelated ") || !strings.Contains(out, "\n    └── root-a-b ") {
 		t.Errorf("printed:\n%s", out)
+	}
+	for format, want := range map[string]string{
+		"name": `^tenant.berth.dev/root\ntenant.berth.dev/root-a\ntenant.berth.dev/root-a-b\n$`, "json": `"kind": "List"(.|\n)*"name": "root-a"`, "wide": `MEMORY   PODS   STORAGE\n`,
+	} {
+		if out := must(t, "tenant", "tree", "root", "-o", format); !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("-o %s printed:\n%s", format, out)
+		}
 	}
 	t.Setenv("LC_ALL", "C")
 	if out := must(t, "tenant", "tree", "root-a"); !strings.Contains(out, "`-- root-a-b") || !strings.Contains(out, "#####----- 4/8") || strings.Contains(out, "root ") {

@@ -31,18 +31,18 @@ func TestUsageIsPrintedFromTheHost(t *testing.T) {
 		want string
 	}{
 		{[]string{"used"}, `TENANT   SPACES   NAMESPACES   CPU   MEMORY   BELOW   TOTAL CPU   TOTAL MEMORY
-used     1/1      1/10         4/8   -        1       4500m       -
+used     1/1      1/10         4     -        1       4500m/8     -
 `},
-		{[]string{"-l", "tree.berth.dev/used", "--no-headers"}, "used-dev   1/1   1   4/8   -   -   0   -\n"},
+		{[]string{"-l", "tree.berth.dev/used", "--no-headers"}, "used-dev   1/1   1   4   -   -   4/8   -\n"},
 		{[]string{"used", "-o", "wide"}, `TENANT   RESOURCE     USED   LIMIT   PERCENT   TOTAL
 used     namespaces   1      10      10%       2
-used     limits.cpu   4      8       50%       4500m
+used     limits.cpu   4      8       56.3%     4500m
 `},
 		{[]string{"used", "used-dev", "-o", "csv"}, `tenant,resource,used,limit,percent,total
 used,namespaces,1,10,10,2
-used,limits.cpu,4,8,50,4.5
+used,limits.cpu,4,8,56.3,4.5
 used-dev,namespaces,1,,,1
-used-dev,limits.cpu,4,8,50,0
+used-dev,limits.cpu,4,8,50,4
 `},
 		{[]string{"-l", "tree.berth.dev/used", "-o", "name"}, "tenant.berth.dev/used-dev\n"},
 		{[]string{"used-dev", "-o", "yaml"}, `- resource: namespaces
@@ -53,7 +53,7 @@ used-dev,limits.cpu,4,8,50,0
   percent: 50
   resource: limits.cpu
   tenant: used-dev
-  total: 0
+  total: 4
   used: 4
 `},
 		{[]string{"used-dev", "-o", `jsonpath={range [*]}{.tenant} {.resource} {.used}/{.limit}{"\n"}{end}`}, "used-dev namespaces 1/\nused-dev limits.cpu 4/8\n"},
@@ -64,7 +64,7 @@ used-dev,limits.cpu,4,8,50,0
 			t.Errorf("%q: -want +got:\n%s", tc.args, diff)
 		}
 	}
-	if out := must(t, "usage", "-T", "-o", "json"); !regexp.MustCompile(`(?s)"tenant": "used",\s+"resource": "limits.cpu",\s+"used": 4,\s+"limit": 8,\s+"percent": 50,\s+"total": 4.5`).MatchString(out) {
+	if out := must(t, "usage", "-T", "-o", "json"); !regexp.MustCompile(`(?s)"tenant": "used",\s+"resource": "limits.cpu",\s+"used": 4,\s+"limit": 8,\s+"percent": 56.3,\s+"total": 4.5`).MatchString(out) {
 		t.Errorf("printed:\n%s", out)
 	}
 	if _, hints, err := berth(t, "usage", "-l", "test=none"); err != nil || hints != "No tenants found\n" {

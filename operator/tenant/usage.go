@@ -15,10 +15,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-type (
-	resourceQuantity = resource.Quantity
-	quantities       = map[corev1.ResourceName]resource.Quantity
-)
+type quantities = map[corev1.ResourceName]resource.Quantity
 
 const (
 	// mostOwners is how many owners the summary names; maxSummary and maxName limit the length of it.
@@ -64,8 +61,6 @@ func (one *run) sumUsage(status *v1alpha1.TenantStatus) {
 		hard = maps.Clone(one.quota)
 	}
 	status.Usage = v1alpha1.TenantUsage{Hard: atMost(hard), Used: atMost(used)}
-	status.Summary.CPU = usageSummary(hard, used, corev1.ResourceLimitsCPU, corev1.ResourceRequestsCPU)
-	status.Summary.Memory = usageSummary(hard, used, corev1.ResourceLimitsMemory, corev1.ResourceRequestsMemory)
 	tenants, spaces, namespaces, all := int32(0), int32(len(one.spaces)), *status.Size, maps.Clone(used)
 	for i := range one.children {
 		below := &one.children[i].Status.Subtree
@@ -74,6 +69,9 @@ func (one *run) sumUsage(status *v1alpha1.TenantStatus) {
 		namespaces += ptr.Deref(below.Namespaces, 0)
 		sum(all, below.Used)
 	}
+	// The tenants below use of the same limit.
+	status.Summary.CPU = usageSummary(hard, all, corev1.ResourceLimitsCPU, corev1.ResourceRequestsCPU)
+	status.Summary.Memory = usageSummary(hard, all, corev1.ResourceLimitsMemory, corev1.ResourceRequestsMemory)
 	status.Subtree = v1alpha1.SubtreeUsage{Tenants: &tenants, Spaces: &spaces, Namespaces: &namespaces, Used: atMost(all)}
 }
 

@@ -18,7 +18,8 @@ import (
 // openShares makes what gives spaces their shares of the quotas of their tenants.
 func (m *Manager) openShares() (err error) {
 	m.shares, err = spacequota.New(spacequota.Options{
-		Host: m.env.Host, Of: m.quotaOf, Spaces: m.applied.names, Retry: m.retryWorkloads, Clock: clock.RealClock{}, Logger: m.logger,
+		Host: m.env.Host, Of: m.quotaOf, Spaces: m.applied.names, Retry: m.retryWorkloads, Limited: m.quotaChanged, Refused: m.refused,
+		Clock: clock.RealClock{}, Logger: m.logger,
 	})
 	return err
 }

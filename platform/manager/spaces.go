@@ -90,7 +90,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		Host: m.env.Host, Sync: sync,
 		Settings: func(space string) shard.Settings { return specs.Shard(space, m.closed) },
 		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),
-		Quota: m.shares.Gate, QuotaShort: m.shares.Short,
+		Quota: m.shares.Gate, QuotaShort: m.shares.Short, TenantQuota: m.tenantQuota,
 		Prepare: m.prepare, Changed: m.changed, NamespacesChanged: m.namespacesChanged,
 		Memory: shard.ProcessMemory(),
 		Idle:   specs.Idle, SpacesMax: m.config.SpacesMax, Woken: m.env.Metrics.Woken, Traces: m.env.Traces, Logger: m.logger,

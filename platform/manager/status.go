@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,6 +30,7 @@ const maxMessage = 2 << 10
 // writeStatus has the status of an object say how its space is, and failure, if it is not nil, why the space is not as
 // the object says.
 func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failure error) error {
+	m.recordRefusals(ctx, object)
 	updated := object.DeepCopy()
 	m.observe(&updated.Status, object, failure)
 	_, quotaChanged := m.quotas.LoadAndDelete(object.Name)
@@ -147,22 +149,44 @@ func stateOf(reason string) v1alpha1.SpaceState {
 	}
 }
 
-// observeQuota notes in a status what the space uses of its quota on the host.
+// observeQuota notes in a status what the space uses, and how much it may use. The quota on the host has the space's share of the quota of
+// its tenant, which grows with what the space uses. So the limit is the tenant's, or that of the space itself.
 func (m *Manager) observeQuota(ctx context.Context, name string, status *v1alpha1.SpaceStatus) error {
 	if err := m.shares.Check(ctx, name); err != nil {
 		return err
 	}
+	most, err := m.shares.Most(ctx, name)
+	if err != nil {
+		return err
+	}
 	quota := &corev1.ResourceQuota{}
-	err := m.hostClient.Get(ctx, isolation.QuotaKey(translate.Space{Name: name}), quota)
+	err = m.hostClient.Get(ctx, isolation.QuotaKey(translate.Space{Name: name}), quota)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read quota of space %s: %w", name, err)
 	}
-	status.Quota = v1alpha1.QuotaStatus{Hard: quota.Status.Hard, Used: quota.Status.Used}
+	if most == nil {
+		most = quota.Status.Hard
+	}
+	status.Quota = v1alpha1.QuotaStatus{Hard: atMost(most), Used: quota.Status.Used}
 	status.Usage = v1alpha1.Usage{
-		CPU:    cmp.Or(used(quota, corev1.ResourceLimitsCPU), used(quota, corev1.ResourceRequestsCPU)),
-		Memory: cmp.Or(used(quota, corev1.ResourceLimitsMemory), used(quota, corev1.ResourceRequestsMemory)),
+		CPU:    cmp.Or(used(&status.Quota, corev1.ResourceLimitsCPU), used(&status.Quota, corev1.ResourceRequestsCPU)),
+		Memory: cmp.Or(used(&status.Quota, corev1.ResourceLimitsMemory), used(&status.Quota, corev1.ResourceRequestsMemory)),
 	}
 	return nil
+}
+
+// maxResources is how many resources a status can name. A tenant and a space may name more together.
+const maxResources = 200
+
+func atMost(amounts corev1.ResourceList) corev1.ResourceList {
+	if len(amounts) <= maxResources {
+		return amounts
+	}
+	amounts = maps.Clone(amounts)
+	for _, name := range slices.Sorted(maps.Keys(amounts))[maxResources:] {
+		delete(amounts, name)
+	}
+	return amounts
 }
 
 // observeNamespaces notes in a status which namespaces the space has. While it sleeps, they are as they were. It also makes sure that
@@ -182,11 +206,11 @@ func (m *Manager) observeNamespaces(ctx context.Context, name string, status *v1
 }
 
 // used is USED/LIMIT of a resource; empty if the quota has no limit of it.
-func used(quota *corev1.ResourceQuota, resource corev1.ResourceName) string {
-	hard, limited := quota.Status.Hard[resource]
+func used(quota *v1alpha1.QuotaStatus, resource corev1.ResourceName) string {
+	hard, limited := quota.Hard[resource]
 	if !limited {
 		return ""
 	}
-	count := quota.Status.Used[resource]
+	count := quota.Used[resource]
 	return count.String() + "/" + hard.String()
 }

@@ -142,6 +142,16 @@ func (s *Objects) Get(name string) *v1alpha1.Space {
 	return object
 }
 
+// All returns the objects from the watch, which must not be changed.
+func (s *Objects) All() (all []*v1alpha1.Space) {
+	for _, item := range s.store.List() {
+		if object, ok := item.(*v1alpha1.Space); ok {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
 // Ensure creates the object of a space if there is none.
 func (s *Objects) Ensure(ctx context.Context, name, store string) error {
 	object := &v1alpha1.Space{

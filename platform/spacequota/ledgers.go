@@ -61,6 +61,9 @@ func (q *Quotas) limitChanged(tenant string) {
 	for _, space := range q.Spaces() {
 		if of, _ := q.Of(space); of == tenant {
 			q.queue.Add(task{place, space})
+			if q.Limited != nil {
+				q.Limited(space)
+			}
 		}
 	}
 	q.retryHungry()

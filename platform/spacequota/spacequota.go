@@ -52,7 +52,9 @@ type Options struct {
 	Spaces func() []string
 	// Retry has a space try again what was refused. It must not block.
 	Retry func(space string)
-	// Refused is called when a quota refuses something for the first time since the space was last refused. It must not block.
+	// Limited is called when the quota of the tenant of a space has changed. It must not block.
+	Limited func(space string)
+	// Refused is called when a quota refuses a resource to a space for the first time in some minutes. It must not block.
 	Refused func(space string, why *quota.Exceeded)
 	Clock   clock.Clock
 	Logger  klog.Logger
@@ -68,14 +70,6 @@ type Quotas struct {
 	gates  map[string]*quota.Gate
 	hungry map[string]*hunger
 	short  map[string]quota.Amounts // what the host rejected, by space
-}
-
-// hunger is of a space that was refused something.
-type hunger struct {
-	tenant string
-	look   time.Duration
-	since  time.Time // it was last refused
-	tried  time.Time // it last tried again
 }
 
 type task struct {
@@ -163,27 +157,6 @@ func (q *Quotas) ask(ctx context.Context, space string, has, more quota.Amounts)
 	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: has, More: more})
 	q.note(space, tenant, err)
 	return err
-}
-
-// note notes whether a space was refused something.
-func (q *Quotas) note(space, tenant string, err error) {
-	var exceeded *quota.Exceeded
-	if !errors.As(err, &exceeded) {
-		return
-	}
-	q.mu.Lock()
-	one, was := q.hungry[space]
-	if !was {
-		one = &hunger{tenant: tenant, look: firstLook}
-		q.hungry[space] = one
-	}
-	one.since = q.Clock.Now()
-	look := one.look
-	q.mu.Unlock()
-	if !was && q.Refused != nil {
-		q.Refused(space, exceeded)
-	}
-	q.queue.AddAfter(task{retry, space}, look)
 }
 
 // Lower implements [quota.Gates].

@@ -87,6 +87,7 @@ func New(c Config) (*API, error) {
 	g.RuleResolver = access{}
 	g.Authentication.Authenticator = access{}
 	g.SkipOpenAPIInstallation = true
+	describeTenantQuotas(g.OpenAPIV3Config)
 	recorder := &recorder{}
 	g.AggregatedDiscoveryGroupManager = recorder
 
@@ -119,7 +120,7 @@ func New(c Config) (*API, error) {
 	for i, p := range providers {
 		providers[i] = ownProvider{p, allocators, registries}
 	}
-	providers = append(providers, usageProvider{})
+	providers = append(providers, usageProvider{}, quotaProvider{})
 	shared := &controlplaneapiserver.Server{
 		GenericAPIServer:        server,
 		APIResourceConfigSource: c.Storage.APIResourceConfigSource,
@@ -145,7 +146,7 @@ func (a *API) OpenAPI() http.Handler {
 	handlers := restful.NewContainer()
 	for _, ws := range a.server.Handler.GoRestfulContainer.RegisteredWebServices() {
 		// The documents are one for all spaces: what not all offer is not in them.
-		if !isOf(usageGroup, ws.RootPath()) {
+		if everywhere := (Offers{}); everywhere.path(ws.RootPath()) {
 			handlers.Add(ws)
 		}
 	}

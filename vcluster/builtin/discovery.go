@@ -21,18 +21,18 @@ const (
 )
 
 // Install has the space's server s, of the built-in APIs, tell discovery of
-// them. addresses are what it tells clients of old; usage says whether the space
-// knows what its pods use. The result serves the APIs and all that s serves; the
+// them. addresses are what it tells clients of old; offers are the groups that
+// not all spaces have. The result serves the APIs and all that s serves; the
 // next server of the chain delegates to it.
-func (a *API) Install(s *genericapiserver.GenericAPIServer, addresses discovery.Addresses, usage bool) genericapiserver.DelegationTarget {
-	t := target{s, a, usage}
+func (a *API) Install(s *genericapiserver.GenericAPIServer, addresses discovery.Addresses, offers Offers) genericapiserver.DelegationTarget {
+	t := target{s, a, offers}
 	for _, g := range a.discovery.groups {
-		if t.offers(g.Name) {
+		if t.offers.group(g.Name) {
 			s.DiscoveryGroupManager.AddGroup(g)
 		}
 	}
 	for _, v := range a.discovery.versions {
-		if t.offers(v.group) {
+		if t.offers.group(v.group) {
 			s.AggregatedDiscoveryGroupManager.AddGroupVersion(v.group, v.version)
 		}
 	}
@@ -46,11 +46,23 @@ func (a *API) Install(s *genericapiserver.GenericAPIServer, addresses discovery.
 // target is a space's server with the shared handlers.
 type target struct {
 	*genericapiserver.GenericAPIServer
-	api   *API
-	usage bool
+	api    *API
+	offers Offers
 }
 
-func (t target) offers(group string) bool { return t.usage || group != usageGroup }
+// Offers are the API groups that only some spaces have.
+type Offers struct {
+	// Usage says that the space knows what its pods use, and TenantQuota that its tenant has a quota.
+	Usage, TenantQuota bool
+}
+
+func (o Offers) group(group string) bool {
+	return (o.Usage || group != usageGroup) && (o.TenantQuota || group != quotaGroup)
+}
+
+func (o Offers) path(path string) bool {
+	return (o.Usage || !isOf(usageGroup, path)) && (o.TenantQuota || !isOf(quotaGroup, path))
+}
 
 // isOf tells whether a path is of an API group.
 func isOf(group, path string) bool {
@@ -62,7 +74,7 @@ func isOf(group, path string) bool {
 // aggregator knows which APIs there are.
 func (t target) ListedPaths() []string {
 	paths := append(t.GenericAPIServer.ListedPaths(), t.api.paths()...)
-	paths = slices.DeleteFunc(paths, func(path string) bool { return !t.usage && isOf(usageGroup, path) })
+	paths = slices.DeleteFunc(paths, func(path string) bool { return !t.offers.path(path) })
 	slices.Sort(paths)
 	return slices.Compact(paths)
 }
@@ -70,7 +82,7 @@ func (t target) ListedPaths() []string {
 func (t target) UnprotectedHandler() http.Handler {
 	next := t.GenericAPIServer.UnprotectedHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if t.api.serves(r.URL.Path) && (t.usage || !isOf(usageGroup, r.URL.Path)) {
+		if t.api.serves(r.URL.Path) && t.offers.path(r.URL.Path) {
 			t.api.ServeHTTP(w, r)
 			return
 		}

@@ -32,6 +32,8 @@ type Space struct {
 	Loopback http.RoundTripper
 	// Usage of the space's pods; nil if nothing is known of it.
 	Usage Usage
+	// TenantQuota returns what the space may know of the quota of its tenant; nil if it has none.
+	TenantQuota TenantQuotaReport
 	// NewStorage opens the storage of a resource. It is called once for each
 	// that is used.
 	NewStorage func(Resource) (storage.Interface, error)

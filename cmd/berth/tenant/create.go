@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -27,11 +25,16 @@ func newCreate(host *flags.Host) *cobra.Command {
 		Short: "Create a tenant",
 		Long: `Create a tenant. The operator creates the space of the same name.
 
+A quota is what all spaces of the tenant, and of all tenants below it, may use together.
+Resources for which you set none have the default of the platform. A quota can't be more
+than that of the parent: 'berth tenant create' then prints the limits of both.
+
 Use 'kubectl edit tenant NAME' for the fields that have no flag here. To get a manifest,
 use --dry-run=client -o yaml.`,
 		Example: `  berth tenant create acme --wait
   berth tenant create acme-dev --parent acme --private --owner User:alice --owner Group:oidc:devs
-  berth tenant create solar --namespace-quota 10 --cpu 8 --memory 16Gi
+  berth tenant create solar --namespace-quota 10 --cpu 8 --memory 16Gi --pods 100 --storage 200Gi
+  berth tenant create solar --quota requests.cpu=4 --quota limits.cpu=16 --quota count/jobs.batch=50
   berth tenant create acme --node-selector pool=acme --toleration tenant=acme:NoSchedule
   berth tenant create solar --dry-run=client -o yaml > solar.yaml`,
 		Args:              cobra.ExactArgs(1),
@@ -48,6 +51,9 @@ use --dry-run=client -o yaml.`,
 				return change.Print(cmd, tenant, "Tenant", progress.Name(tenant), "created")
 			}
 			return host.Run(func(cmd *cobra.Command, _ []string, host *hostapi.Client) error {
+				if err := checkParent(cmd.Context(), host, tenant); err != nil {
+					return err
+				}
 				if err := change.Of(host).Create(cmd.Context(), tenant); err != nil {
 					return err
 				}
@@ -66,8 +72,7 @@ use --dry-run=client -o yaml.`,
 	cmd.Flags().BoolVar(&o.private, "private", false, "keep the owners of the tenants above from this tenant and those below it")
 	cmd.Flags().StringArrayVar(&o.owners, "owner", nil, "KIND:NAME of an owner, with KIND User, Group, ServiceAccount (of the space), or HostServiceAccount; repeat the flag for several")
 	cmd.Flags().Int32Var(&o.namespaces, "namespace-quota", 0, "how many namespaces the tenant's spaces may have together (default: no limit)")
-	cmd.Flags().StringVar(&o.cpu, "cpu", "", "limits.cpu of the quota of each of the tenant's spaces, such as 8 (default: that of the platform)")
-	cmd.Flags().StringVar(&o.memory, "memory", "", "limits.memory of the quota of each of the tenant's spaces, such as 16Gi (default: that of the platform)")
+	o.quota.addTo(cmd)
 	cmd.Flags().StringToStringVar(&o.nodeSelector, "node-selector", nil, "KEY=VALUE of a label of the host's nodes that the tenant's pods run on; repeat the flag for several (default: all nodes)")
 	cmd.Flags().StringArrayVar(&o.tolerations, "toleration", nil, "KEY=VALUE:EFFECT or KEY:EFFECT of a taint of these nodes, as 'kubectl taint' has it; repeat the flag for several")
 	wait.AddTo(cmd, false, "the tenant is ready")
@@ -79,11 +84,11 @@ use --dry-run=client -o yaml.`,
 
 // createOptions are the flags that set fields.
 type createOptions struct {
-	parent      string
-	private     bool
-	owners      []string
-	namespaces  int32
-	cpu, memory string
+	parent     string
+	private    bool
+	owners     []string
+	namespaces int32
+	quota      quotaFlags
 
 	nodeSelector map[string]string
 	tolerations  []string
@@ -116,20 +121,9 @@ func (o *createOptions) tenant(cmd *cobra.Command, name string) (*v1alpha1.Tenan
 		}
 		tenant.Spec.Owners = append(tenant.Spec.Owners, owner)
 	}
-	for flag, text := range map[string]string{"cpu": o.cpu, "memory": o.memory} {
-		if !set(flag) {
-			continue
-		}
-		quantity, err := resource.ParseQuantity(text)
-		if err != nil || quantity.Sign() < 0 {
-			return nil, fmt.Errorf("--%s=%s: must be a quantity, such as 500m, 8, or 16Gi", flag, text)
-		}
-		if tenant.Spec.Quota == nil {
-			tenant.Spec.Quota = map[corev1.ResourceName]resource.Quantity{}
-		}
-		tenant.Spec.Quota[corev1.ResourceName("limits."+flag)] = quantity
-	}
-	return tenant, nil
+	var err error
+	tenant.Spec.Quota, err = o.quota.quota(cmd)
+	return tenant, err
 }
 
 // parseToleration returns the toleration of a taint, KEY=VALUE:EFFECT or KEY:EFFECT.

@@ -32,18 +32,19 @@ func New() *cobra.Command {
 The columns are:
   SPACES      How many of the tenant's spaces are ready.
   NAMESPACES  The namespaces of the tenant's spaces, and the quota in its spec.
-  CPU         limits.cpu of the spaces' quotas, or requests.cpu if that has no limit.
+  CPU         What the tenant's own spaces use of limits.cpu, or of requests.cpu if that has
+              no limit.
   MEMORY      limits.memory or requests.memory, as for CPU.
   BELOW       How many tenants there are below this one.
   TOTAL CPU, TOTAL MEMORY
-              What the tenant and the tenants below it use together. They have no limit
-              in common.
+              What the tenant and the tenants below it use together, of the tenant's quota.
 
-The figures are those of the spaces' quotas on the host: what pods request or are limited
-to, and how many objects there are. They aren't what processes consume. They come from the
-status of the Tenant objects, which follows a change within seconds.
+The figures are what pods request or are limited to, and how many objects there are. They
+aren't what processes consume. They come from the status of the Tenant objects, which
+follows a change within seconds.
 
-With -o wide, each resource of the quotas has a line of its own. The formats csv, json,
+With -o wide, each resource of the quotas has a line of its own. The percent is that of the
+total, and for namespaces that of the tenant's own. The formats csv, json,
 yaml, and jsonpath have the same figures as numbers: CPU in cores, memory and storage in bytes, and
 everything else as a count. The percent of a limit of 0 is empty.`,
 		Example: `  berth usage

@@ -13,9 +13,10 @@ import (
 // QuotaStatusApplyConfiguration represents a declarative configuration of the QuotaStatus type for use
 // with apply.
 //
-// QuotaStatus is the status of the ResourceQuota of a space's namespace on the host.
+// QuotaStatus is what a space may use, and uses.
 type QuotaStatusApplyConfiguration struct {
-	// hard is how much of each resource the space may use.
+	// hard is how much of each resource the space may use at most: its own quota or that of its tenant, whichever is lower. Other
+	// spaces of the tenant use of the same quota.
 	Hard map[v1.ResourceName]resource.Quantity `json:"hard,omitempty"`
 	// used is how much of each resource in hard the space uses.
 	Used map[v1.ResourceName]resource.Quantity `json:"used,omitempty"`

@@ -40,8 +40,8 @@ type TenantSpecApplyConfiguration struct {
 	Namespaces *NamespacesApplyConfiguration `json:"namespaces,omitempty"`
 	// hostNamespaces is metadata of the namespaces of the tenant's spaces on the host, such as a cost center.
 	HostNamespaces *HostNamespaceApplyConfiguration `json:"hostNamespaces,omitempty"`
-	// quota is the quota on the host of each of the tenant's spaces that sets none for a resource. If neither this nor the
-	// BerthConfiguration sets one, it is that of the platform.
+	// quota is what all spaces of the tenant, and of all tenants below it, may use together. It can't be more than that of the parent.
+	// For a resource that it doesn't name, it is that of the BerthConfiguration, and if that sets none, that of the platform.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
 	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
 	// one of the same name.

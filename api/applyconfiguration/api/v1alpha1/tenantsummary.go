@@ -14,9 +14,9 @@ type TenantSummaryApplyConfiguration struct {
 	Spaces *string `json:"spaces,omitempty"`
 	// owners are the names of the first owners, and how many more there are.
 	Owners *string `json:"owners,omitempty"`
-	// cpu is CPU that the tenant's own spaces use, such as 500m/8.
+	// cpu is CPU that the tenant and the tenants below it use of the tenant's quota, such as 500m/8.
 	CPU *string `json:"cpu,omitempty"`
-	// memory is memory that the tenant's own spaces use, such as 1Gi/16Gi.
+	// memory is memory that they use of the tenant's quota, such as 1Gi/16Gi.
 	Memory *string `json:"memory,omitempty"`
 	// nodeSelector is the node selector of the pods of the tenant's spaces, such as pool=acme.
 	NodeSelector *string `json:"nodeSelector,omitempty"`

@@ -13,11 +13,11 @@ import (
 // TenantUsageApplyConfiguration represents a declarative configuration of the TenantUsage type for use
 // with apply.
 //
-// TenantUsage is what the spaces of a tenant use of their quotas on the host.
+// TenantUsage is the quota of a tenant, and what its own spaces use of it.
 type TenantUsageApplyConfiguration struct {
-	// hard is the sum of the spaces' quotas.
+	// hard is the quota of the tenant, for its spaces and for all tenants below together. It is never more than that of the parent.
 	Hard map[v1.ResourceName]resource.Quantity `json:"hard,omitempty"`
-	// used is the sum of what the spaces use.
+	// used is the sum of what the tenant's own spaces use.
 	Used map[v1.ResourceName]resource.Quantity `json:"used,omitempty"`
 }
 
