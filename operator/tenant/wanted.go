@@ -9,6 +9,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -27,7 +28,7 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space)}
 	// The API of a space refuses devices that the spec of the space doesn't name. The ledger holds all spaces to these amounts together.
 	want.Quota = translate.CountedIn(one.quota)
-	maps.DeleteFunc(want.Quota, func(name corev1.ResourceName, _ resourceQuantity) bool { return others("spec", "quota", string(name)) })
+	maps.DeleteFunc(want.Quota, func(name corev1.ResourceName, _ resource.Quantity) bool { return others("spec", "quota", string(name)) })
 	for _, quota := range one.tenant.Spec.ScopedQuotas {
 		if !others("spec", "scopedQuotas", fieldpath.KeyByFields("name", quota.Name)) {
 			want.ScopedQuotas = append(want.ScopedQuotas, quota)
