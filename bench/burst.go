@@ -25,15 +25,15 @@ const burstRepeats = 4
 // measureBurst creates many pods at once by several clients without rate limits, in turn through a space and directly, and
 // takes the rate at which they come to be on the host.
 func measureBurst(ctx context.Context, b *bench, s *sides) error {
-	return b.measureBursts(ctx, s, "burst_pods_per_s", "", 1, burstRepeats*b.repeats)
-}
-
-// measureBursts has some bursts first that don't count. With a name for it, it also takes the rate at which the pods come to run.
-func (b *bench) measureBursts(ctx context.Context, s *sides, name, running string, warmUp, repeats int) error {
 	ways, err := s.twoWays(ctx, "bench-burst")
 	if err != nil {
 		return err
 	}
+	return b.measureBursts(ctx, s, ways, "burst_pods_per_s", "", 1, burstRepeats*b.repeats, report.AtLeastShare(0.9))
+}
+
+// measureBursts has some bursts first that don't count. With a name for it, it also takes the rate at which the pods come to run.
+func (b *bench) measureBursts(ctx context.Context, s *sides, ways *twoWays, name, running string, warmUp, repeats int, target report.Target) error {
 	defer ways.stop()
 	var ran pair
 	side := func(w way, ran *[]float64) func(int) (float64, error) {
@@ -41,14 +41,14 @@ func (b *bench) measureBursts(ctx context.Context, s *sides, name, running strin
 			if err := s.quiet(ctx, side.Host, side.Berth); err != nil {
 				return 0, err
 			}
-			rate, rateOfRunning, err := b.burstOnce(ctx, w, ways.onHost, repeat, running != "")
+			rate, rateOfRunning, err := b.burstOnce(ctx, w, repeat, running != "")
 			*ran = append(*ran, rateOfRunning)
 			return rate, err
 		}
 	}
 	for i := range warmUp {
 		for _, w := range []way{ways.direct, ways.through} {
-			if _, _, err := b.burstOnce(ctx, w, ways.onHost, i-warmUp, false); err != nil {
+			if _, _, err := b.burstOnce(ctx, w, i-warmUp, false); err != nil {
 				return err
 			}
 		}
@@ -57,7 +57,7 @@ func (b *bench) measureBursts(ctx context.Context, s *sides, name, running strin
 	if err != nil {
 		return err
 	}
-	b.addTotal(name, "1/s", p, report.AtLeastShare(0.9))
+	b.addTotal(name, "1/s", p, target)
 	if running != "" {
 		b.addTotal(running, "1/s", ran, report.Target{})
 	}
@@ -66,7 +66,7 @@ func (b *bench) measureBursts(ctx context.Context, s *sides, name, running strin
 
 // burstOnce creates the pods, returns how many a second came to be on the host, and came to run if that is wanted, and removes
 // them.
-func (b *bench) burstOnce(ctx context.Context, w way, onHost *sight, repeat int, run bool) (toHost, toRunning float64, err error) {
+func (b *bench) burstOnce(ctx context.Context, w way, repeat int, run bool) (toHost, toRunning float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, burstTime)
 	defer cancel()
 	clients, disconnect, err := w.plane.clients(b.bursters)
@@ -97,7 +97,7 @@ func (b *bench) burstOnce(ctx context.Context, w way, onHost *sight, repeat int,
 	if err := errors.Join(errs...); err != nil {
 		return 0, 0, fmt.Errorf("create a burst of pods in %s: %w", w.plane.name, err)
 	}
-	if err := onHost.await(ctx, onHost.seen, w.onHost(names)...); err != nil {
+	if err := w.host.await(ctx, w.host.seen, w.onHost(names)...); err != nil {
 		return 0, 0, err
 	}
 	toHost = float64(b.burst) / time.Since(begin).Seconds()
@@ -107,5 +107,5 @@ func (b *bench) burstOnce(ctx context.Context, w way, onHost *sight, repeat int,
 		}
 		toRunning = float64(b.burst) / time.Since(begin).Seconds()
 	}
-	return toHost, toRunning, b.remove(ctx, w, onHost, names)
+	return toHost, toRunning, b.remove(ctx, w, names)
 }

@@ -30,6 +30,7 @@ func groups() []group {
 		{"writes", []string{"writes_per_s", "write_errors"}, measureWrites},
 		{"pods", []string{"pod_to_host_ms_p50", "pod_to_host_ms_p99"}, measurePods},
 		{"burst", []string{"burst_pods_per_s"}, measureBurst},
+		{"quota", []string{"quota_pod_to_host_more_ms", "quota_burst_pods_per_s"}, measureQuota},
 		{"many", []string{"pods_10000_s"}, measureMany},
 		{"noisy", []string{"noisy_p99_ratio"}, measureNoisy},
 		{"watch", []string{"watch_p99_s"}, measureWatch},

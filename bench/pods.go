@@ -82,7 +82,7 @@ func (b *bench) onePodAfterTheOther(ctx context.Context, ways *twoWays, warmUp i
 			// Each goes first as often as the other: what one leaves to be done meets the next.
 			s := &sides[(i+n)%len(sides)]
 			name := fmt.Sprintf("%s-%d", s.prefix, n)
-			times, err := b.timePod(ctx, s.way, s.client, ways.onHost, name, run)
+			times, err := b.timePod(ctx, s.way, s.client, name, run)
 			if err != nil {
 				return toHost, toRunning, err
 			}
@@ -95,7 +95,7 @@ func (b *bench) onePodAfterTheOther(ctx context.Context, ways *twoWays, warmUp i
 			continue
 		}
 		for i := range sides {
-			if err := b.remove(ctx, sides[i].way, ways.onHost, sides[i].created); err != nil {
+			if err := b.remove(ctx, sides[i].way, sides[i].created); err != nil {
 				return toHost, toRunning, err
 			}
 			sides[i].created = nil
@@ -108,7 +108,7 @@ func (b *bench) onePodAfterTheOther(ctx context.Context, ways *twoWays, warmUp i
 type podTimes struct{ toHost, toRunning float64 }
 
 // timePod creates a pod, and waits until it is on the host, and, if running is wanted, runs.
-func (b *bench) timePod(ctx context.Context, w way, client kubernetes.Interface, onHost *sight, name string, run bool) (t podTimes, err error) {
+func (b *bench) timePod(ctx context.Context, w way, client kubernetes.Interface, name string, run bool) (t podTimes, err error) {
 	ctx, cancel := context.WithTimeout(ctx, podTime)
 	defer cancel()
 	begin := time.Now()
@@ -116,7 +116,7 @@ func (b *bench) timePod(ctx context.Context, w way, client kubernetes.Interface,
 	if _, err := client.CoreV1().Pods(w.namespace).Create(ctx, b.newPod(name), metav1.CreateOptions{}); err != nil {
 		return t, fmt.Errorf("create pod %s: %w", name, err)
 	}
-	at, err := onHost.when(ctx, onHost.seen, w.hostName(name))
+	at, err := w.host.when(ctx, w.host.seen, w.hostName(name))
 	if err != nil {
 		return t, err
 	}

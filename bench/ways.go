@@ -24,12 +24,12 @@ type way struct {
 	prefix    string // of the pods' names
 	hostName  func(pod string) string
 	own       *sight // of the pods where their clients create them
+	host      *sight // of the pods on the host
 }
 
 // twoWays are both ways into one host namespace, where the same quota and the same policies hold.
 type twoWays struct {
 	through, direct way
-	onHost          *sight
 	stops           []func()
 }
 
@@ -81,8 +81,23 @@ func newTwoWays(ctx context.Context, name string, space, host *plane) (_ *twoWay
 		}
 		w.stops = append(w.stops, way.own.stop)
 	}
-	w.onHost = w.direct.own
+	w.direct.host, w.through.host = w.direct.own, w.direct.own
 	return w, nil
+}
+
+// quotaWays are two ways through a space: one of a tenant, whose quota is in a ledger, and one without a tenant, in the place of the
+// direct way.
+func (s *sides) quotaWays(ctx context.Context, name string) (*twoWays, error) {
+	with, err := s.twoWays(ctx, side.TenantPrefix+name)
+	if err != nil {
+		return nil, err
+	}
+	without, err := s.twoWays(ctx, name)
+	if err != nil {
+		with.stop()
+		return nil, err
+	}
+	return &twoWays{through: with.through, direct: without.through, stops: append(with.stops, without.stops...)}, nil
 }
 
 // awaitAccount waits until a controller has made the service account that pods need.
@@ -109,7 +124,7 @@ func (w *twoWays) stop() {
 }
 
 // remove deletes all pods of a way, and waits until those of names are gone from the host.
-func (b *bench) remove(ctx context.Context, w way, onHost *sight, names []string) error {
+func (b *bench) remove(ctx context.Context, w way, names []string) error {
 	client, disconnect, err := w.plane.client()
 	if err != nil {
 		return err
@@ -118,7 +133,7 @@ func (b *bench) remove(ctx context.Context, w way, onHost *sight, names []string
 	if err := client.CoreV1().Pods(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &b.grace}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("remove the pods from %s: %w", w.plane.name, err)
 	}
-	return errors.Join(onHost.await(ctx, onHost.gone, w.onHost(names)...), w.own.await(ctx, w.own.gone, names...))
+	return errors.Join(w.host.await(ctx, w.host.gone, w.onHost(names)...), w.own.await(ctx, w.own.gone, names...))
 }
 
 // onHost are the names of pods on the host.

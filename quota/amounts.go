@@ -76,6 +76,17 @@ func only(a, names Amounts) Amounts {
 	return some
 }
 
+// without returns the amounts of the resources that names doesn't have.
+func without(a, names Amounts) Amounts {
+	left := Amounts{}
+	for name, amount := range a {
+		if _, is := names[name]; !is {
+			left[name] = amount
+		}
+	}
+	return left
+}
+
 // half returns half of an amount, rounded down to whole units, or to thousandths for CPU.
 func half(name corev1.ResourceName, amount resource.Quantity) resource.Quantity {
 	if amount.Sign() <= 0 {

@@ -16,6 +16,8 @@ type Exceeded struct {
 	Tenant, Space string
 	// Requested, Used, and Limited have the resources that there is not enough of. Used is without what was requested.
 	Requested, Used, Limited Amounts
+	// Above says that it is the quota of a tenant above that doesn't allow it.
+	Above bool
 }
 
 func (e *Exceeded) Error() string {
@@ -23,7 +25,11 @@ func (e *Exceeded) Error() string {
 	if e.Space != "" {
 		of = "space " + e.Space
 	}
-	return fmt.Sprintf("exceeded quota: %s, requested: %s, used: %s, limited: %s", of, format(e.Requested), format(e.Used), format(e.Limited))
+	text := fmt.Sprintf("exceeded quota: %s, requested: %s, used: %s, limited: %s", of, format(e.Requested), format(e.Used), format(e.Limited))
+	if e.Above {
+		text += "; the tenants above leave no more of their quota"
+	}
+	return text
 }
 
 // Only returns the error with one of the resources.

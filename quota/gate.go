@@ -22,6 +22,8 @@ const (
 	askAgain = 500 * time.Millisecond
 	// askPause is the shortest time between a refusal and the next ask.
 	askPause = 50 * time.Millisecond
+	// maxAsks limits how often a request asks, if it is granted what it needs and others use it first.
+	maxAsks = 100
 )
 
 // Gate admits what a space creates, in the process of the space: as long as the space's share is enough, without asking anybody. It is
@@ -91,7 +93,7 @@ func (g *Gate) Admit(ctx context.Context, key string, more Amounts) (*Admitted, 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the quota of the space: %w", context.Cause(ctx))
 	}
-	for range maxTries {
+	for range maxAsks {
 		admitted, has := g.admit(key, more)
 		if admitted != nil {
 			return admitted, nil

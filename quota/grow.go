@@ -79,14 +79,10 @@ func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error)
 			return nil, err
 		}
 	}
-	need := total(r.Has, r.More)
-	if past := Over(only(need, r.Ceiling), r.Ceiling); len(past) > 0 {
-		return nil, &Exceeded{Tenant: r.Tenant, Space: r.Space, Requested: only(r.More, past), Used: only(r.Has, past), Limited: only(r.Ceiling, past)}
-	}
 	if err := l.fit(ctx, &r); err != nil {
 		return nil, err
 	}
-	failure := l.raise(ctx, r.Tenant, Space(r.Space), change{to: need, most: r.Ceiling, has: r.Has, more: r.More}, true)
+	failure := l.raiseSpace(ctx, &r)
 	if failure != nil && !IsExceeded(failure) {
 		return nil, failure
 	}
@@ -95,6 +91,13 @@ func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error)
 		ceiling = Amounts{}
 	}
 	hard, err = l.settle(ctx, r.Tenant, Space(r.Space), ceiling)
+	if errors.Is(err, ErrNotFound) { // the space has no namespace, because it is new or was deleted meanwhile
+		err = errors.Join(err, l.update(ctx, r.Tenant, func(ledger *Ledger) bool {
+			_, there := ledger.Shares[Space(r.Space)]
+			delete(ledger.Shares, Space(r.Space))
+			return there
+		}))
+	}
 	if err == nil {
 		l.gates.Raise(r.Space, hard)
 	}
@@ -102,7 +105,34 @@ func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error)
 	return hard, errors.Join(failure, err)
 }
 
-// fit makes the share of a space fit a ceiling that was changed.
+// raiseSpace raises the share of a space, if its ceiling allows that. A space that asks for more of some resources is not refused because of
+// others, of which it may have too much.
+func (l *Ledgers) raiseSpace(ctx context.Context, r *Request) error {
+	need := total(r.Has, r.More)
+	if asked := withoutZeros(r.More); asked != nil {
+		need = only(need, asked)
+	}
+	past := Over(only(need, r.Ceiling), r.Ceiling)
+	if asked := only(r.More, past); len(asked) > 0 {
+		return &Exceeded{Tenant: r.Tenant, Space: r.Space, Requested: asked, Used: filled(r.Has, asked), Limited: only(r.Ceiling, asked)}
+	}
+	c := change{to: without(need, past), most: r.Ceiling, has: r.Has, more: r.More}
+	err := l.raise(ctx, r.Tenant, Space(r.Space), c, true)
+	above := (*Exceeded)(nil)
+	if !errors.As(err, &above) || above.Tenant == r.Tenant {
+		return err
+	}
+	// What other tenants use is not for this one to know.
+	ledger, err := l.ledger(ctx, r.Tenant)
+	if err != nil {
+		return err
+	}
+	own := ledger.exceeded(Space(r.Space), above.Limited, c)
+	own.Above = true
+	return own
+}
+
+// fit makes the share of a space fit a ceiling that was changed, and drops resources that nothing limits any more.
 func (l *Ledgers) fit(ctx context.Context, r *Request) error {
 	return l.update(ctx, r.Tenant, func(ledger *Ledger) bool {
 		h := Space(r.Space)
@@ -110,6 +140,14 @@ func (l *Ledgers) fit(ctx context.Context, r *Request) error {
 		share.Reserved, share.Lowering = maps.Clone(share.Reserved), maps.Clone(share.Lowering)
 		if share.Reserved == nil {
 			share.Reserved = Amounts{}
+		}
+		for name := range share.Reserved {
+			_, limited := ledger.Limit[name]
+			if _, own := r.Ceiling[name]; !limited && !own {
+				delete(share.Reserved, name)
+				delete(share.Lowering, name)
+				changed = true
+			}
 		}
 		for name, most := range r.Ceiling {
 			_, limited := ledger.Limit[name]
@@ -263,7 +301,7 @@ func (s *Share) mark() {
 }
 
 // exceeded returns the error that a ledger lacks what is asked for.
-func (l *Ledger) exceeded(h Holder, lacks Amounts, c change) error {
+func (l *Ledger) exceeded(h Holder, lacks Amounts, c change) *Exceeded {
 	used := total(utilquota.SubtractWithNonNegativeResult(l.reserved(), l.Shares[h].Reserved), c.has)
 	names := only(c.more, lacks)
 	if len(names) == 0 { // it has already too much

@@ -92,6 +92,7 @@ func (h *Host) SpaceQuota(ctx context.Context, space string) (*SpaceQuota, error
 	if read.Used == nil {
 		read.Used = Amounts{}
 	}
+	read.names = slices.Collect(maps.Keys(read.Hard))
 	for name, hard := range read.Hard {
 		if enforced, is := quota.Status.Hard[name]; is && enforced.Cmp(hard) > 0 { // the host lets the space use that until its status says otherwise
 			read.Hard[name] = enforced
@@ -114,11 +115,18 @@ func (h *Host) UpdateSpaceQuota(ctx context.Context, q *SpaceQuota) error {
 		}
 		return failure(h.client.Create(ctx, quota, fieldOwner), "create the quota of space "+q.Space)
 	}
+	hard := map[string]any{}
+	for _, name := range q.names {
+		hard[string(name)] = nil // unless it stays
+	}
+	for name, amount := range q.Hard {
+		hard[string(name)] = amount
+	}
 	metadata := map[string]any{"resourceVersion": q.Version, "labels": quota.Labels}
 	if q.Mark != "" {
 		metadata["annotations"] = map[string]string{AnnotationMark: q.Mark}
 	}
-	patch, err := merge(map[string]any{"metadata": metadata, "spec": map[string]any{"hard": q.Hard}})
+	patch, err := merge(map[string]any{"metadata": metadata, "spec": map[string]any{"hard": hard}})
 	if err == nil {
 		err = h.client.Patch(ctx, quota, patch, fieldOwner)
 	}

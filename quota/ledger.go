@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	utilquota "k8s.io/apiserver/pkg/quota/v1"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -124,6 +125,8 @@ type SpaceQuota struct {
 	Mark string
 	// Version is the store's, of this quota.
 	Version string
+
+	names []corev1.ResourceName // of a [Host]: those that it limits
 }
 
 // Store reads and writes ledgers and spaces' quotas. A write fails with [ErrConflict] if somebody else has changed the object since it

@@ -21,16 +21,21 @@ func (l *Ledgers) reclaim(ctx context.Context, tenant string, except Holder, lac
 	if err != nil {
 		return false, err
 	}
+	end := l.idle.clock.Now().Add(reclaimTime)
 	for _, h := range ledger.holders() {
 		if h == except || l.idle.hasNone(h, lacks) {
 			continue
 		}
 		taken, err := l.take(ctx, tenant, h, lacks)
+		if errors.Is(err, ErrConflict) { // others change it all the time
+			l.idle.note(h, lacks)
+			continue
+		}
 		if err != nil {
 			return freed, err
 		}
 		freed = freed || len(taken) > 0
-		if lacks = Over(lacks, taken); len(lacks) == 0 {
+		if lacks = Over(lacks, taken); len(lacks) == 0 || freed && l.idle.clock.Now().After(end) {
 			break
 		}
 	}
@@ -40,7 +45,7 @@ func (l *Ledgers) reclaim(ctx context.Context, tenant string, except Holder, lac
 // take takes from a holder what it has and doesn't use, at most so much, and half of what is left then, so that the others need not ask
 // for each bit. It returns how much less is reserved for the holder.
 func (l *Ledgers) take(ctx context.Context, tenant string, h Holder, most Amounts) (Amounts, error) {
-	for range maxTries {
+	for range maxTakes {
 		a, err := l.account(ctx, h)
 		if errors.Is(err, ErrNotFound) {
 			return nil, nil // what it has on the host, if anything, isn't known
@@ -165,8 +170,15 @@ func (l *Ledgers) Freed(tenant, space string) {
 	l.idle.forgetAll()
 }
 
+const (
+	// reclaimTime is how long a ledger's holders are looked at, once something was freed: others wait for the tree meanwhile.
+	reclaimTime = 2 * time.Second
+	// maxTakes limits how often it is tried to take something from one holder.
+	maxTakes = 20
+)
+
 // idleTime is how long nobody looks again whether a holder has something that it doesn't use, unless [Ledgers.Freed] tells so.
-const idleTime = 5 * time.Second
+const idleTime = time.Second
 
 // idleShares knows which holders use all that they have, so that a tenant that is refused again and again doesn't have all quotas of its
 // tree read each time. It is safe for concurrent use.

@@ -65,13 +65,17 @@ func (l *Ledgers) settle(ctx context.Context, tenant string, h Holder, ceiling A
 	return nil, fmt.Errorf("give %s %s what the quota ledger of tenant %s grants: %w: others change it all the time", h.Kind, h.Name, tenant, ErrConflict)
 }
 
-// Settle makes sure that the host enforces the share of a space, if it has one, and that the ledger reserves no more than that.
+// Settle makes sure that the host enforces the share of a space, if it has one, and that the ledger reserves what the space uses, and no
+// more than its share.
 func (l *Ledgers) Settle(ctx context.Context, tenant, space string) error {
 	unlock, err := l.lock(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if err := l.adopt(ctx, tenant, space); err != nil {
+		return err
+	}
 	if _, err = l.settle(ctx, tenant, Space(space), nil); errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -103,7 +107,11 @@ func (l *Ledgers) settleOnce(ctx context.Context, tenant string, h Holder, a *ac
 	}
 	reserved := total(share.Reserved)
 	for name := range share.Lowering {
-		if amount := want[name]; amount.Cmp(reserved[name]) < 0 {
+		amount := want[name]
+		if used := a.used[name]; used.Cmp(amount) > 0 { // the host let it be used while its quota was being lowered
+			amount = used
+		}
+		if amount.Cmp(reserved[name]) < 0 {
 			reserved[name] = amount
 		}
 	}
@@ -114,7 +122,7 @@ func (l *Ledgers) settleOnce(ctx context.Context, tenant string, h Holder, a *ac
 // wanted is what a holder is to have: what the ledger grants, but not less than the holder uses, if it has it.
 func (l *Ledgers) wanted(h Holder, a *account, ledger *Ledger, share Share, ceiling Amounts) Amounts {
 	want := maps.Clone(a.has) // the host's quota may limit more
-	if want == nil {
+	if want == nil || ceiling != nil {
 		want = Amounts{}
 	}
 	for _, names := range []Amounts{ledger.Limit, share.Reserved, ceiling} {

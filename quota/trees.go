@@ -66,6 +66,21 @@ func (t *trees) parent(tenant string) (parent string, known bool) {
 	return parent, known
 }
 
+// root returns the root of a tenant's tree, if all ledgers up to it were read before.
+func (t *trees) root(tenant string) (root string, known bool) {
+	for range maxDepth {
+		parent, known := t.parent(tenant)
+		if !known {
+			return "", false
+		}
+		if parent == "" {
+			return tenant, true
+		}
+		tenant = parent
+	}
+	return "", false
+}
+
 func (t *trees) set(tenant, parent string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -77,9 +77,7 @@ type QuotaLedgerStatus struct {
 	Mark string `json:"mark,omitempty"`
 	// shares are those of the tenant's spaces and of the tenants directly below.
 	// +optional
-	// +listType=map
-	// +listMapKey=kind
-	// +listMapKey=name
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Shares []QuotaShare `json:"shares,omitempty"`
 }

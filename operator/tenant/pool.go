@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -169,7 +170,8 @@ func apart(one, other *v1alpha1.Nodes) bool {
 		}
 	}
 	return len(one.Tolerations) > 0 && len(one.Selector) > 0 && !slices.ContainsFunc(one.Tolerations, func(t v1alpha1.Toleration) bool {
-		return slices.ContainsFunc(other.Tolerations, func(o v1alpha1.Toleration) bool { return o.Key == t.Key })
+		// Pods of others that are preferred elsewhere may still run there, and pods that request a device tolerate its name.
+		return t.Effect == corev1.TaintEffectPreferNoSchedule || strings.Contains(t.Key, "/") || slices.ContainsFunc(other.Tolerations, func(o v1alpha1.Toleration) bool { return o.Key == t.Key })
 	})
 }
 

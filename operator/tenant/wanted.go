@@ -28,6 +28,9 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space)}
 	// The API of a space refuses devices that the spec of the space doesn't name. The ledger holds all spaces to these amounts together.
 	want.Quota = translate.CountedIn(one.quota)
+	if one.quota == nil { // it isn't known now
+		want.Quota = translate.CountedIn(space.Spec.Quota)
+	}
 	maps.DeleteFunc(want.Quota, func(name corev1.ResourceName, _ resource.Quantity) bool { return others("spec", "quota", string(name)) })
 	for _, quota := range one.tenant.Spec.ScopedQuotas {
 		if !others("spec", "scopedQuotas", fieldpath.KeyByFields("name", quota.Name)) {

@@ -18,7 +18,7 @@ import (
 // openShares makes what gives spaces their shares of the quotas of their tenants.
 func (m *Manager) openShares() (err error) {
 	m.shares, err = spacequota.New(spacequota.Options{
-		Host: m.env.Host, Of: m.quotaOf, Spaces: m.applied.names, Retry: m.retryWorkloads, Limited: m.quotaChanged, Refused: m.refused,
+		Host: m.env.Host, Of: m.quotaOf, Spaces: m.applied.names, Serves: m.serves, Start: m.start, Retry: m.retryWorkloads, Limited: m.quotaChanged, Refused: m.refused,
 		Clock: clock.RealClock{}, Logger: m.logger,
 	})
 	return err
@@ -44,6 +44,12 @@ func (m *Manager) quotaOf(space string) (tenant string, ceiling quota.Amounts) {
 		return "", nil
 	}
 	return tenant, m.config.Specs.Of(space).Ceiling
+}
+
+// serves reports whether the platform serves a space, which is not being deleted.
+func (m *Manager) serves(space string) bool {
+	object := m.objects.Get(space)
+	return m.applied.get(space) != nil && !m.deletions.has(space) && (object == nil || object.DeletionTimestamp.IsZero())
 }
 
 // retryWorkloads has a space that is awake in this process create what a quota refused.

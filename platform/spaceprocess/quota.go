@@ -39,7 +39,8 @@ type quotaAsker struct {
 	last     uint64
 	open     []question
 	changed  chan struct{} // closed when there is another question
-	shortNow bool          // a question about what the host rejected is open
+	rejected quota.Amounts // what the host rejected last, until there is room for it
+	shortNow bool          // a question about that is open
 }
 
 type question struct {
@@ -50,7 +51,7 @@ type question struct {
 // newGate returns the gate of the space for its next start.
 func (q *quotaAsker) newGate() *quota.Gate {
 	gate := quota.NewGate(func(ctx context.Context, has, more quota.Amounts) error {
-		return q.ask(ctx, quota.Wanted{Has: has, More: more})
+		return q.ask(ctx, quota.Wanted{Has: quota.Said(has), More: quota.Said(more)})
 	}, clock.RealClock{})
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,15 +63,21 @@ func (q *quotaAsker) newGate() *quota.Gate {
 func (q *quotaAsker) short(requested quota.Amounts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.shortNow || q.gate == nil {
+	if q.gate == nil {
+		return
+	}
+	q.gate.Forget() // its share was lowered
+	if q.rejected = requested; q.shortNow {
 		return // what is short is rejected again
 	}
 	q.shortNow = true
 	safego.Go(&q.asks, "ask for quota", func() {
-		_ = q.ask(context.Background(), quota.Wanted{More: requested, OnHost: true}) // the host says so again
+		err := q.ask(context.Background(), quota.Wanted{More: quota.Said(requested), OnHost: true})
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.shortNow = false
+		if q.shortNow = false; err == nil {
+			q.rejected = nil
+		}
 	}, nil)
 }
 
@@ -141,12 +148,15 @@ func (q *quotaAsker) next(ctx context.Context) quota.Wanted {
 
 func (q *quotaAsker) answered(answer quota.Answer) {
 	q.mu.Lock()
-	gate := q.gate
+	gate, rejected := q.gate, q.rejected
 	q.mu.Unlock()
 	if answer.ID == 0 {
 		if gate != nil {
 			gate.Freed()
 			q.retry()
+		}
+		if rejected != nil {
+			q.short(rejected)
 		}
 		return
 	}

@@ -28,13 +28,19 @@ func (q *Quotas) followLedgers(ctx context.Context) error {
 	if err := informer.SetTransform(slim); err != nil {
 		return fmt.Errorf("watch quota ledgers: %w", err)
 	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: func(o any, initial bool) {
+		if is, ok := o.(metav1.Object); ok && !initial {
+			q.limitChanged(is.GetName())
+			q.startWaiting(is.GetName())
+		}
+	}, UpdateFunc: func(before, after any) {
 		was, _ := before.(metav1.Object)
 		is, _ := after.(metav1.Object)
 		if was == nil || is == nil || was.GetResourceVersion() == is.GetResourceVersion() {
 			return
 		}
 		q.ledgers.Freed(is.GetName(), "")
+		q.queue.AddAfter(task{finish, is.GetName()}, settlePause)
 		if was.GetGeneration() != is.GetGeneration() {
 			q.limitChanged(is.GetName())
 		}
@@ -66,5 +72,14 @@ func (q *Quotas) limitChanged(tenant string) {
 			}
 		}
 	}
-	q.retryHungry()
+	q.retryHungry(tenant)
+}
+
+// startWaiting has the spaces of a tenant start that could not, because the tenant had no ledger.
+func (q *Quotas) startWaiting(tenant string) {
+	for _, space := range q.Spaces() {
+		if of, _ := q.Of(space); of == tenant {
+			q.Start(space)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -38,9 +39,11 @@ const (
 	firstLook, lastLook = 5 * time.Second, 2 * time.Minute
 	// askTimeout limits how long a request in a space waits for a larger share.
 	askTimeout = 10 * time.Second
-	workers    = 4
-	// maxAsked limits how many resources the process of a dedicated space may ask for at once.
-	maxAsked = 200
+	workers    = 8
+	// settlePause is how long the shares of a ledger that was changed have, until what is missing is done.
+	settlePause = time.Second
+	// maxShort limits how many resources are known that the host rejected of a space.
+	maxShort = 100
 )
 
 // Options configure [Quotas]. The functions may be called concurrently.
@@ -48,8 +51,11 @@ type Options struct {
 	Host *rest.Config
 	// Of returns the tenant of a space, which is empty if it has none, and the quota of the space itself.
 	Of func(space string) (tenant string, ceiling quota.Amounts)
-	// Spaces returns the names of the platform's spaces.
+	// Spaces returns the names of the platform's spaces, and Serves whether it serves a space, which is not being deleted.
 	Spaces func() []string
+	Serves func(space string) bool
+	// Start has a space start that could not, because its quota wasn't known. It must not block.
+	Start func(space string)
 	// Retry has a space try again what was refused. It must not block.
 	Retry func(space string)
 	// Limited is called when the quota of the tenant of a space has changed. It must not block.
@@ -84,6 +90,7 @@ const (
 	grow
 	trim
 	place
+	finish
 )
 
 // New returns the quotas of a platform's spaces.
@@ -114,14 +121,30 @@ func least() quota.Amounts {
 // Place gives a space the share that it needs to begin with, and writes its quota on the host. The namespace of the space must exist.
 func (q *Quotas) Place(ctx context.Context, space string) error {
 	tenant, ceiling := q.Of(space)
-	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: least(), OnHost: true})
+	err := q.ledgers.Adopt(ctx, tenant, space)
+	var hard quota.Amounts
+	if err == nil {
+		hard, err = q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: least(), OnHost: true})
+	}
 	switch {
+	case quota.IsExceeded(err) && hasLeast(hard): // it uses too much of something, which is not taken away
+		return nil
 	case errors.Is(err, quota.ErrNotFound):
 		return fmt.Errorf("the quota of tenant %s isn't known yet: the operator writes it once the tenant exists; look at kubectl get tenant %s: %w", tenant, tenant, err)
 	case err != nil:
 		return fmt.Errorf("give space %s its share of the quota of tenant %s: %w", space, tenant, err)
 	}
 	return nil
+}
+
+// hasLeast reports whether a space has what it needs to begin with.
+func hasLeast(hard quota.Amounts) bool {
+	for name, amount := range least() {
+		if has, limited := hard[name]; limited && has.Cmp(amount) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Gate returns the gate of a space that starts; nil if the space has no tenant.
@@ -177,15 +200,21 @@ func (q *Quotas) Raise(space string, hard quota.Amounts) {
 // Eased is told that the quota of a space on the host allows more, or that the space uses less. It does not block.
 func (q *Quotas) Eased(space string) {
 	tenant, _ := q.Of(space) // empty also for spaces of other platforms
+	if tenant == "" && q.Serves(space) {
+		return // it has no tenant
+	}
 	q.ledgers.Freed(tenant, space)
-	q.retryHungry()
+	q.retryHungry(tenant)
 }
 
-// retryHungry has all spaces that were refused something try again soon.
-func (q *Quotas) retryHungry() {
+// retryHungry has all spaces in the tree of a tenant that were refused something try again soon; if it is empty, all spaces.
+func (q *Quotas) retryHungry(tenant string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for name, one := range q.hungry {
+		if tenant != "" && !q.ledgers.SameTree(tenant, one.tenant) {
+			continue
+		}
 		q.queue.AddAfter(task{retry, name}, max(retryPause, retryAgain-q.Clock.Since(one.tried)))
 	}
 }
@@ -195,8 +224,13 @@ func (q *Quotas) Short(space string, requested quota.Amounts) {
 	if tenant, _ := q.Of(space); tenant == "" {
 		return
 	}
+	if gate := q.gate(space); gate != nil {
+		gate.Forget() // the share may have been lowered by another platform
+	}
 	q.mu.Lock()
-	q.short[space] = utilquota.Max(q.short[space], requested)
+	if short := utilquota.Max(q.short[space], requested); len(short) <= maxShort {
+		q.short[space] = short
+	}
 	q.mu.Unlock()
 	q.queue.AddAfter(task{grow, space}, retryPause/10)
 }
@@ -207,7 +241,7 @@ func (q *Quotas) Check(ctx context.Context, space string) error {
 	if tenant == "" {
 		return nil
 	}
-	if err := q.ledgers.Settle(ctx, tenant, space); err != nil {
+	if err := q.ledgers.Settle(ctx, tenant, space); err != nil && !errors.Is(err, quota.ErrNotFound) {
 		return fmt.Errorf("check the quota of space %s: %w", space, err)
 	}
 	q.queue.Add(task{trim, tenant})
@@ -277,7 +311,12 @@ func (q *Quotas) do(ctx context.Context, one task) error {
 			return nil
 		}
 		return err
+	case finish:
+		return q.finish(ctx, one.space)
 	case place:
+		if !q.Serves(one.space) {
+			return nil
+		}
 		if err := q.Place(ctx, one.space); err != nil && !quota.IsExceeded(err) && !errors.Is(err, quota.ErrNotFound) {
 			return err
 		}
@@ -307,31 +346,56 @@ func (q *Quotas) again(space string) {
 	}
 	if gate != nil {
 		gate.Freed()
-		q.Retry(space)
 	}
+	q.Retry(space)
 	if short {
 		q.queue.Add(task{grow, space})
 	}
 }
 
-// growShort asks for what the host rejected.
+// growShort asks for what the host rejected. What a quota refuses doesn't keep the space from the rest.
 func (q *Quotas) growShort(ctx context.Context, space string) error {
 	q.mu.Lock()
-	more := q.short[space]
+	short := q.short[space]
 	q.mu.Unlock()
 	tenant, ceiling := q.Of(space)
-	if len(more) == 0 || tenant == "" {
+	more := maps.Clone(short)
+	for len(more) > 0 && tenant != "" && q.Serves(space) {
+		_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, More: more, OnHost: true})
+		q.note(space, tenant, err)
+		exceeded := (*quota.Exceeded)(nil)
+		if !errors.As(err, &exceeded) {
+			if err != nil && !errors.Is(err, quota.ErrNotFound) {
+				return err
+			}
+			break
+		}
+		before := len(more)
+		for name := range exceeded.Limited {
+			delete(more, name)
+		}
+		if len(more) == before {
+			break
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if utilquota.Equals(q.short[space], short) { // what is rejected again is heard of again
+		delete(q.short, space)
+	}
+	return nil
+}
+
+// finish does what is missing of shares of this platform's spaces that somebody else has begun to lower.
+func (q *Quotas) finish(ctx context.Context, tenant string) error {
+	spaces, err := q.ledgers.Lowering(ctx, tenant)
+	if errors.Is(err, quota.ErrNotFound) {
 		return nil
 	}
-	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, More: more, OnHost: true})
-	q.note(space, tenant, err)
-	if quota.IsExceeded(err) || errors.Is(err, quota.ErrNotFound) {
-		return nil // once something is freed
-	}
-	if err == nil {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.short, space)
+	for _, space := range spaces {
+		if q.Serves(space) {
+			err = errors.Join(err, q.Check(ctx, space))
+		}
 	}
 	return err
 }
@@ -345,7 +409,7 @@ func (q *Quotas) Answer(ctx context.Context, space string, wanted quota.Wanted) 
 		return quota.Answer{ID: wanted.ID, Failed: "the space has no tenant"}
 	}
 	hard, err := q.ledgers.Grow(ctx, quota.Request{
-		Space: space, Tenant: tenant, Ceiling: ceiling, Has: positive(wanted.Has), More: positive(wanted.More), OnHost: wanted.OnHost,
+		Space: space, Tenant: tenant, Ceiling: ceiling, Has: wanted.Has.Amounts(), More: wanted.More.Amounts(), OnHost: wanted.OnHost,
 	})
 	q.note(space, tenant, err)
 	answer := quota.Answer{ID: wanted.ID, Hard: hard}
@@ -356,15 +420,4 @@ func (q *Quotas) Answer(ctx context.Context, space string, wanted quota.Wanted) 
 		answer.Failed = "the host doesn't answer; try again"
 	}
 	return answer
-}
-
-// positive returns the amounts that are more than zero, at most maxAsked of them.
-func positive(all quota.Amounts) quota.Amounts {
-	some := quota.Amounts{}
-	for name, amount := range all {
-		if amount.Sign() > 0 && len(some) < maxAsked {
-			some[name] = amount
-		}
-	}
-	return some
 }

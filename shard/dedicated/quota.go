@@ -23,7 +23,7 @@ const (
 	// QuotaWait is how long a process waits until it answers that it wants nothing.
 	QuotaWait = 20 * time.Second
 	// quotaPause is the pause between two questions of a process, and after a failed request.
-	quotaPause, quotaRetry = 100 * time.Millisecond, 2 * time.Second
+	quotaPause, quotaRetry = 200 * time.Millisecond, 2 * time.Second
 )
 
 // FollowQuota answers the process when it asks for a larger share of its tenant's quota, until ctx ends. answer may take long.

@@ -107,22 +107,27 @@ func Changes(before, after runtime.Object) bool {
 	case *corev1.Pod:
 		is, ok := after.(*corev1.Pod)
 		return !ok || was == nil || is == nil || was.Generation != is.Generation || was.Status.Phase != is.Status.Phase ||
-			resized(was.Status.ContainerStatuses, is.Status.ContainerStatuses)
+			resized(was.Status.ContainerStatuses, is.Status.ContainerStatuses, ofV1)
 	case *core.Pod:
 		is, ok := after.(*core.Pod)
 		return !ok || was == nil || is == nil || was.Generation != is.Generation || was.Status.Phase != is.Status.Phase ||
-			len(was.Status.ContainerStatuses) != len(is.Status.ContainerStatuses)
+			resized(was.Status.ContainerStatuses, is.Status.ContainerStatuses, ofInternal)
 	default:
 		return true
 	}
 }
 
-func resized(was, is []corev1.ContainerStatus) bool {
+func ofV1(s *corev1.ContainerStatus) [2]any { return [2]any{s.Resources, s.AllocatedResources} }
+
+func ofInternal(s *core.ContainerStatus) [2]any { return [2]any{s.Resources, s.AllocatedResources} }
+
+// resized reports whether the resources of containers differ.
+func resized[T any](was, is []T, of func(*T) [2]any) bool {
 	if len(was) != len(is) {
 		return true
 	}
 	for i := range was {
-		if !equality.Semantic.DeepEqual(was[i].Resources, is[i].Resources) || !equality.Semantic.DeepEqual(was[i].AllocatedResources, is[i].AllocatedResources) {
+		if !equality.Semantic.DeepEqual(of(&was[i]), of(&is[i])) {
 			return true
 		}
 	}

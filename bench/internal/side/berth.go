@@ -5,25 +5,34 @@ package side
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/platform/spacequota"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -35,7 +44,53 @@ type berth struct {
 	shard  *shard.Shard
 	server *gateway.Server
 	host   client.Client
+	quotas *spacequota.Quotas
 	tuned  func()
+}
+
+// TenantPrefix begins the names of spaces that have a tenant of the same name, whose quota is in a ledger.
+const TenantPrefix = "tenant-"
+
+// tenantOf returns the tenant of a space.
+func tenantOf(space string) (tenant string, ceiling corev1.ResourceList) {
+	if strings.HasPrefix(space, TenantPrefix) {
+		tenant = space
+	}
+	return tenant, nil
+}
+
+// openQuotas defines ledgers on the host, and gives spaces their shares.
+func (b *berth) openQuotas(ctx context.Context, host *rest.Config) error {
+	objects, err := spaceobjects.Open(host, "bench")
+	if err != nil {
+		return err
+	}
+	if err := objects.Define(ctx); err != nil { // as a platform does
+		return err
+	}
+	b.quotas, err = spacequota.New(spacequota.Options{
+		Host: host, Of: tenantOf, Spaces: func() []string { return nil }, Serves: func(string) bool { return true }, Start: func(string) {}, Retry: func(string) {}, Clock: clock.RealClock{}, Logger: klog.Background(),
+	})
+	return err
+}
+
+// placed returns what writes the quota of a space: that of a tenant is in a ledger, which this creates.
+func (b *berth) placed(space string, quota corev1.ResourceList) []isolation.Option {
+	if tenant, _ := tenantOf(space); tenant == "" {
+		return nil
+	}
+	return []isolation.Option{isolation.QuotaPlacedBy(func(ctx context.Context) error {
+		limit := v1alpha1.DefaultQuota()
+		for name := range limit {
+			limit[name] = resource.MustParse("1P")
+		}
+		maps.Copy(limit, quota)
+		ledger := &v1alpha1.QuotaLedger{ObjectMeta: metav1.ObjectMeta{Name: space}, Spec: v1alpha1.QuotaLedgerSpec{Limit: limit}}
+		if err := b.host.Create(ctx, ledger); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create quota ledger: %w", err)
+		}
+		return b.quotas.Place(ctx, space)
+	})}
 }
 
 func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
@@ -45,8 +100,15 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	}
 	config.QPS = -1
 	b := &berth{dir: filepath.Join(dir, "spaces"), tuned: shard.TuneGC()} // as `berth up` does
-	if b.host, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
+	types := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	if b.host, err = client.New(config, client.Options{Scheme: types}); err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
+	}
+	if err := b.openQuotas(ctx, config); err != nil {
+		return nil, err
 	}
 	if err := isolation.InstallPolicies(ctx, b.host, resources.SyncOptions{}); err != nil { // as `berth up` does: the host's answers take a little longer
 		return nil, err
@@ -57,8 +119,11 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	}
 	b.shard, err = shard.Start(ctx, shard.Config{
 		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
-		Idle:     func(string) shard.Idle { return shard.Idle{After: args.IdleAfter} },
-		Settings: func(string) shard.Settings { return shard.Settings{Limits: largeStore()} },
+		Idle: func(string) shard.Idle { return shard.Idle{After: args.IdleAfter} },
+		Settings: func(string) shard.Settings {
+			return shard.Settings{Limits: largeStore(), HostLimits: isolation.Limits(nil)}
+		},
+		Quota: b.quotas.Gate, QuotaShort: b.quotas.Short,
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +140,7 @@ func largeStore() bounds.Limits {
 // Start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
 func (b *berth) Start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
-	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota); err != nil {
+	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota, b.placed(name, quota)...); err != nil {
 		return nil, err
 	}
 	space, err := b.shard.StartSpace(ctx, name)
