@@ -228,7 +228,12 @@ func TestPublishedObjectsReachSpaces(t *testing.T) {
 			solar.published(t, "gone", object...)
 			wind.published(t, "gone", object...)
 		}
-		solar.kubectl(t, "create", "configmap", "forbidden", "-n", "web")
+		eventually(t, func() error { // the API server of the space takes a moment to know that the policy is gone
+			if out, err := solar.tryKubectl(t, "", "create", "configmap", "forbidden", "-n", "web"); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
 		solar.published(t, "70", "resourcequota", "quota", "-n", "web", "-o", `jsonpath={.spec.hard.count/configmaps}`)
 	})
 

@@ -51,7 +51,7 @@ spec:
 	if len(fields) < 4 || strings.Join(fields[:4], " ") != "solar Active 1/1 0" {
 		t.Errorf("kubectl get prints %q", fields)
 	}
-	if quota := host.kubectl(t, "get", "resourcequota", "-n", "berth-solar", "-o", "jsonpath={.items[*].spec.hard.pods}"); quota != "20" {
+	if quota := host.kubectl(t, "get", "quotaledger", "solar", "-o", "jsonpath={.spec.limit.pods}"); quota != "20" {
 		t.Errorf("the quota of pods is %q", quota)
 	}
 	kubeconfig, _, code := runBerth(t, "kubeconfig", "solar", "--data-dir", b.dir)

@@ -111,7 +111,7 @@ func (e *env) clean() {
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		left := 0
 		for _, list := range []client.ObjectList{
-			&admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, &v1alpha1.TenantList{}, &v1alpha1.SpaceList{}, &v1alpha1.TenantOwnerList{}, &v1alpha1.BerthConfigurationList{},
+			&admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, &v1alpha1.TenantList{}, &v1alpha1.SpaceList{}, &v1alpha1.TenantOwnerList{}, &v1alpha1.BerthConfigurationList{}, &v1alpha1.QuotaLedgerList{},
 		} {
 			if err := e.List(ctx, list); err != nil {
 				return false, err

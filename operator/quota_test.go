@@ -93,7 +93,8 @@ func TestADeletedTenantFreesItsShare(t *testing.T) {
 	e.eventually("b is gone", func(ctx context.Context) error {
 		ledger := &v1alpha1.QuotaLedger{}
 		if err := e.Get(ctx, client.ObjectKey{Name: "b"}, ledger); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("its ledger is there: %w", err)
+			gone := &v1alpha1.Tenant{}
+			return fmt.Errorf("its ledger is there: %w; the tenant: %w, %+v", err, e.Get(ctx, client.ObjectKey{Name: "b"}, gone), gone.Status.Conditions)
 		}
 		if err := e.Get(ctx, client.ObjectKey{Name: "a"}, ledger); err != nil {
 			return err

@@ -558,10 +558,7 @@ var schemaYAML = typed.YAMLObject(`types:
         list:
           elementType:
             namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaShare
-          elementRelationship: associative
-          keys:
-          - kind
-          - name
+          elementRelationship: atomic
 - name: com.github.berth-dev.berth.api.v1alpha1.QuotaShare
   map:
     fields:
