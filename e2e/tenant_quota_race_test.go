@@ -16,7 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/translate"
@@ -50,15 +51,18 @@ func (u *used) count(tenant string) (count int) {
 	return count
 }
 
-func (u *used) saw(event watch.Event) {
-	pod, ok := event.Object.(*corev1.Pod)
-	space := strings.TrimPrefix(pod.GetNamespace(), translate.HostNamespacePrefix)
-	if !ok || !strings.HasPrefix(space, "race-") {
+func (u *used) saw(o any, gone bool) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	space := strings.TrimPrefix(pod.Namespace, translate.HostNamespacePrefix)
+	if !strings.HasPrefix(space, "race-") {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if event.Type == watch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		delete(u.pods, pod.Namespace+"/"+pod.Name)
 	} else {
 		u.pods[pod.Namespace+"/"+pod.Name] = space
@@ -83,16 +87,22 @@ func TestQuotasHoldAgainstRaces(t *testing.T) {
 		awaitTenant(t, host, one.name)
 	}
 	seen := &used{pods: map[string]string{}, most: map[string]int{}}
-	watching, err := host.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
+	pods := informers.NewSharedInformerFactory(host, 0).Core().V1().Pods().Informer()
+	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { seen.saw(o, false) },
+		UpdateFunc: func(_, o any) { seen.saw(o, false) },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			seen.saw(o, true)
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	defer watching.Stop()
-	go func() {
-		for event := range watching.ResultChan() {
-			seen.saw(event)
-		}
-	}()
+	watching, stop := context.WithCancel(t.Context())
+	defer stop()
+	go pods.RunWithContext(watching)
 	var created, refused, others atomic.Int64
 	var clients sync.WaitGroup
 	for _, one := range raceTree {

@@ -31,7 +31,7 @@ func TestOnlyWhatConcernsASpaceOfANodeIsTold(t *testing.T) {
 	label := func(key, value string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels[key] = value } }
 	taint := func(key string) func(*corev1.Node) {
 		return func(n *corev1.Node) {
-			n.Spec.Taints = []corev1.Taint{{Key: key, Value: "secret", Effect: corev1.TaintEffectNoSchedule}}
+			n.Spec.Taints = []corev1.Taint{{Key: key, Value: "kept", Effect: corev1.TaintEffectNoSchedule}}
 		}
 	}
 	for name, tc := range map[string]struct {
