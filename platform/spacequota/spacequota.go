@@ -42,6 +42,8 @@ const (
 	workers    = 8
 	// settlePause is how long the shares of a ledger that was changed have, until what is missing is done.
 	settlePause = time.Second
+	// shortTime is how long it is known what the host rejected, if it doesn't reject it again.
+	shortTime = 15 * time.Minute
 	// maxShort limits how many resources are known that the host rejected of a space.
 	maxShort = 100
 )
@@ -75,7 +77,13 @@ type Quotas struct {
 	mu     sync.Mutex
 	gates  map[string]*quota.Gate
 	hungry map[string]*hunger
-	short  map[string]quota.Amounts // what the host rejected, by space
+	short  map[string]shortage // by space
+}
+
+// shortage is what the host rejected of a space, and when it last did. A syncer tries again after ten minutes at the latest.
+type shortage struct {
+	of quota.Amounts
+	at time.Time
 }
 
 type task struct {
@@ -100,7 +108,7 @@ func New(o Options) (*Quotas, error) {
 		return nil, err
 	}
 	q := &Quotas{
-		Options: o, gates: map[string]*quota.Gate{}, hungry: map[string]*hunger{}, short: map[string]quota.Amounts{},
+		Options: o, gates: map[string]*quota.Gate{}, hungry: map[string]*hunger{}, short: map[string]shortage{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryPause, time.Minute)),
 	}
 	q.ledgers = quota.New(store, q, o.Clock)
@@ -228,8 +236,8 @@ func (q *Quotas) Short(space string, requested quota.Amounts) {
 		gate.Forget() // the share may have been lowered by another platform
 	}
 	q.mu.Lock()
-	if short := utilquota.Max(q.short[space], requested); len(short) <= maxShort {
-		q.short[space] = short
+	if short := utilquota.Max(q.short[space].of, requested); len(short) <= maxShort {
+		q.short[space] = shortage{short, q.Clock.Now()}
 	}
 	q.mu.Unlock()
 	q.queue.AddAfter(task{grow, space}, retryPause/10)
@@ -339,7 +347,7 @@ func (q *Quotas) again(space string) {
 		one.look = min(2*one.look, lastLook)
 	}
 	gate := q.gates[space]
-	short := len(q.short[space]) > 0
+	short := len(q.short[space].of) > 0
 	q.mu.Unlock()
 	if !is {
 		return
@@ -353,13 +361,14 @@ func (q *Quotas) again(space string) {
 	}
 }
 
-// growShort asks for what the host rejected. What a quota refuses doesn't keep the space from the rest.
+// growShort asks for what the host rejected. What a quota refuses doesn't keep the space from the rest, and is asked for again when
+// something is freed.
 func (q *Quotas) growShort(ctx context.Context, space string) error {
 	q.mu.Lock()
 	short := q.short[space]
 	q.mu.Unlock()
 	tenant, ceiling := q.Of(space)
-	more := maps.Clone(short)
+	more, refused := maps.Clone(short.of), quota.Amounts{}
 	for len(more) > 0 && tenant != "" && q.Serves(space) {
 		_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, More: more, OnHost: true})
 		q.note(space, tenant, err)
@@ -372,6 +381,9 @@ func (q *Quotas) growShort(ctx context.Context, space string) error {
 		}
 		before := len(more)
 		for name := range exceeded.Limited {
+			if amount, asked := more[name]; asked {
+				refused[name] = amount
+			}
 			delete(more, name)
 		}
 		if len(more) == before {
@@ -380,7 +392,11 @@ func (q *Quotas) growShort(ctx context.Context, space string) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if utilquota.Equals(q.short[space], short) { // what is rejected again is heard of again
+	switch {
+	case q.short[space].at != short.at: // there is more
+	case len(refused) > 0 && q.Clock.Since(short.at) < shortTime:
+		q.short[space] = shortage{refused, short.at}
+	default:
 		delete(q.short, space)
 	}
 	return nil
