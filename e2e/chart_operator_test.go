@@ -57,16 +57,19 @@ func TestTenantsByHelmUnderTheRightsOfTheChart(t *testing.T) {
 	spec := func(space, path string) string {
 		return host.kubectl(t, "get", "space", space, "-o", "jsonpath={.spec."+path+"}")
 	}
+	pods := func(tenant string) string { // the quota of all its spaces
+		return host.kubectl(t, "get", "quotaledger", tenant, "-o", "jsonpath={.spec.limit.pods}")
+	}
 	awaitReady(t, host, "default", "True") // that of the default tenant
 
 	byHelm("install", "solar", "../charts/space", "--set", "owners.alice.kind=User,space.limits.watches=300,test.namespace="+platform, "--wait", "--timeout", "2m")
 	ready("solar")
-	if got := spec("solar", "tenantName") + " " + spec("solar", "access.owners[0].name") + " " + spec("solar", "limits.watches") + " " + spec("solar", "quota.pods"); got != "solar alice 300 7" {
+	if got := spec("solar", "tenantName") + " " + spec("solar", "access.owners[0].name") + " " + spec("solar", "limits.watches") + " " + pods("solar"); got != "solar alice 300 7" {
 		t.Errorf("the space of solar is %q", got)
 	}
 	byHelm("upgrade", "solar", "../charts/space", "--reuse-values", "--set", "owners.bob.kind=User,space.limits.watches=400,quota.pods=9,spaces.solar-b.quota.pods=5", "--wait", "--timeout", "2m")
 	eventually(t, func() error {
-		got := spec("solar", "access.owners[*].name") + " " + spec("solar", "limits.watches") + " " + spec("solar", "quota.pods") + " " + spec("solar-b", "quota.pods") + " " + spec("solar-b", "access.owners[1].name")
+		got := spec("solar", "access.owners[*].name") + " " + spec("solar", "limits.watches") + " " + pods("solar") + " " + spec("solar-b", "quota.pods") + " " + spec("solar-b", "access.owners[1].name")
 		return expect("the spaces of solar", got, "alice bob 400 9 5 bob")
 	})
 	ready("solar")

@@ -168,7 +168,7 @@ func checkRefusedByRBAC(t *testing.T, account *cluster) {
 		"create clusterroles.rbac.authorization.k8s.io", "bind clusterroles.rbac.authorization.k8s.io kube-system", "create pods platform", "get statefulsets.apps platform",
 		"create statefulsets.apps kube-system", "patch services kube-system", "patch clusterroles.rbac.authorization.k8s.io",
 		"update namespaces", "patch namespaces/status", "delete networkpolicies.networking.k8s.io berth-warded",
-		"delete resourcequotas berth-warded", "impersonate users", "impersonate groups", "impersonate serviceaccounts", "impersonate serviceaccounts kube-system", "impersonate serviceaccounts berth-demo",
+		"patch resourcequotas/status kube-system", "update quotaledgers.berth.dev", "impersonate users", "impersonate groups", "impersonate serviceaccounts", "impersonate serviceaccounts kube-system", "impersonate serviceaccounts berth-demo",
 		"update persistentvolumes", "create storageclasses.storage.k8s.io", "list customresourcedefinitions.apiextensions.k8s.io", "patch customresourcedefinitions.apiextensions.k8s.io",
 	} {
 		if mayOnHost(t, account, what) {

@@ -35,7 +35,7 @@ func (e *Exceeded) Error() string {
 // Only returns the error with one of the resources.
 func (e *Exceeded) Only(name corev1.ResourceName) *Exceeded {
 	one := Amounts{name: e.Limited[name]}
-	return &Exceeded{Tenant: e.Tenant, Space: e.Space, Requested: only(e.Requested, one), Used: only(e.Used, one), Limited: one}
+	return &Exceeded{Tenant: e.Tenant, Space: e.Space, Requested: only(e.Requested, one), Used: only(e.Used, one), Limited: one, Above: e.Above}
 }
 
 // IsExceeded reports whether an error is that a quota doesn't allow a request.

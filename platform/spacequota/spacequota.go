@@ -134,6 +134,11 @@ func (q *Quotas) Place(ctx context.Context, space string) error {
 	if err == nil {
 		hard, err = q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: least(), OnHost: true})
 	}
+	if more := soon(hard); err == nil && len(more) > 0 {
+		if _, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, More: more, OnHost: true}); err != nil && !quota.IsExceeded(err) {
+			return fmt.Errorf("give space %s its share of the quota of tenant %s: %w", space, tenant, err)
+		}
+	}
 	switch {
 	case quota.IsExceeded(err) && hasLeast(hard): // it uses too much of something, which is not taken away
 		return nil
@@ -143,6 +148,18 @@ func (q *Quotas) Place(ctx context.Context, space string) error {
 		return fmt.Errorf("give space %s its share of the quota of tenant %s: %w", space, tenant, err)
 	}
 	return nil
+}
+
+// soon is what a space without any of these needs sooner or later: for what the syncer makes of pods and other objects, it would ask only once
+// the host has rejected it.
+func soon(hard quota.Amounts) quota.Amounts {
+	more := quota.Amounts{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceSecrets, "count/ingresses.networking.k8s.io", "count/poddisruptionbudgets.policy"} {
+		if has, limited := hard[name]; limited && has.IsZero() {
+			more[name] = resource.MustParse("1")
+		}
+	}
+	return more
 }
 
 // hasLeast reports whether a space has what it needs to begin with.
