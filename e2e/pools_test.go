@@ -97,12 +97,12 @@ func TestPodsRunInThePoolOfTheirTenant(t *testing.T) {
 // tenant's pod preempts the tenant's pods with a lower priority.
 func TestHostileTenantsPreemptNobodyElse(t *testing.T) {
 	t.Parallel()
-	b := start(t, "--operator", "--nodes", "2", configured(t, `spaceDefaults: {quota: {requests.cpu: "64", limits.cpu: "64"}, sync: [{resource: ownpriorityclasses, value: "preempting:1000"}]}`))
+	b := start(t, "--operator", "--nodes", "2", configured(t, `spaceDefaults: {sync: [{resource: ownpriorityclasses, value: "preempting:1000"}]}`))
 	host := b.host(t)
 	host.kubectl(t, "label", "node", "host-node-1", "pool=acme")
 	host.kubectl(t, "label", "node", "host-node-2", "pool=shared")
 	awaitObject(t, host, "berthconfiguration/berth")
-	host.kubectl(t, "patch", "berthconfiguration", "berth", "--type=merge", "--patch", `{"spec":{"tenantDefaults":{"nodes":{"selector":{"pool":"shared"}}}}}`)
+	host.kubectl(t, "patch", "berthconfiguration", "berth", "--type=merge", "--patch", `{"spec":{"tenantDefaults":{"nodes":{"selector":{"pool":"shared"}},"quota":{"requests.cpu":"64","limits.cpu":"64"}}}}`)
 	host.kubectl(t, "patch", "space", "demo", "--type=merge", "--patch", `{"spec":{"nodes":{"selector":{"pool":"shared"}}}}`) // a space of no tenant
 	host.apply(t, tenantObject("acme", "{nodes: {selector: {pool: acme}}, priority: {preemption: OwnNodes}}"))
 	host.apply(t, tenantObject("solar", "{}"))
