@@ -109,3 +109,38 @@ func TestQuotasHoldDownTheTree(t *testing.T) {
 	all(first - 1 + min(6, second+1))
 	b.stop(t, syscall.SIGTERM)
 }
+
+// Q2, Q3: the process of a dedicated space asks for its share by way of the platform, is refused as any space, and tries again when
+// another space frees something.
+func TestDedicatedSpacesShareTheQuotaOfTheirTenant(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--operator")
+	host := b.host(t)
+	host.apply(t, tenantObject("apart", "{quota: {pods: 4}, space: {isolation: Dedicated}}"))
+	awaitTenant(t, host, "apart")
+	host.apply(t, spaceObject("beside", "{tenantName: apart}"))
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/beside", "--timeout=60s")
+	apart, beside := b.space(t, "apart"), b.space(t, "beside")
+	for _, space := range []*cluster{apart, beside} {
+		space.kubectl(t, "create", "deployment", "web", "--image=nginx", "--replicas=0")
+	}
+	count := func(apart, beside int) {
+		t.Helper()
+		eventually(t, func() error {
+			return errors.Join(expect("pods of the dedicated space", hostPods(t, host, "apart"), apart), expect("pods of the other space", hostPods(t, host, "beside"), beside))
+		})
+	}
+	beside.kubectl(t, "scale", "deployment", "web", "--replicas=2")
+	count(0, 2)
+	apart.kubectl(t, "scale", "deployment", "web", "--replicas=3")
+	count(2, 2)
+	eventually(t, func() error {
+		out := apart.kubectl(t, "get", "events", "--field-selector", "reason=FailedCreate", "-o", "jsonpath={.items[*].message}")
+		if !strings.Contains(out, "exceeded quota: tenant apart, requested: pods=1, used: pods=4, limited: pods=4") {
+			return fmt.Errorf("events %q", out)
+		}
+		return nil
+	})
+	beside.kubectl(t, "scale", "deployment", "web", "--replicas=1")
+	count(3, 1)
+}
