@@ -5,6 +5,7 @@ package translate
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -75,4 +76,16 @@ func IsVirtualNode(have *corev1.Node, release string, view NodeView) bool {
 	return len(have.Annotations) == 0 && len(have.Finalizers) == 0 && len(have.OwnerReferences) == 0 &&
 		equality.Semantic.DeepEqual(want.Labels, have.Labels) &&
 		equality.Semantic.DeepEqual(want.Spec, have.Spec) && equality.Semantic.DeepEqual(want.Status, have.Status)
+}
+
+// AddressSet reports whether an address, or a host name, is in a set.
+type AddressSet func(address string) bool
+
+// withoutNodes removes the entries of a status that have an address of a host's node (N1). Some controllers publish the
+// addresses of nodes instead of an address of their own.
+func withoutNodes[T any](s Space, list []T, nodes AddressSet, addresses func(T) []string) []T {
+	if s.Settings.ShowNodeAddresses || nodes == nil {
+		return list
+	}
+	return slices.DeleteFunc(list, func(item T) bool { return slices.ContainsFunc(addresses(item), nodes) })
 }

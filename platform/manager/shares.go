@@ -5,10 +5,19 @@ package manager
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/spacequota"
 	"github.com/berth-dev/berth/quota"
@@ -73,4 +82,96 @@ func (m *Manager) followQuota(ctx context.Context, space string, process *dedica
 	process.FollowQuota(ctx, func(ctx context.Context, wanted quota.Wanted) quota.Answer {
 		return m.shares.Answer(ctx, space, wanted)
 	})
+}
+
+// refusals are what quotas have refused to spaces, until events say so.
+type refusals struct {
+	mu sync.Mutex
+	of map[string]map[corev1.ResourceName]*quota.Exceeded // by space
+}
+
+// add notes a refusal, of each resource the last one.
+func (r *refusals) add(space string, why *quota.Exceeded) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[string]map[corev1.ResourceName]*quota.Exceeded{}
+	}
+	if r.of[space] == nil {
+		r.of[space] = map[corev1.ResourceName]*quota.Exceeded{}
+	}
+	for name := range why.Limited {
+		r.of[space][name] = why.Only(name)
+	}
+}
+
+// take returns the refusals of a space, and forgets them.
+func (r *refusals) take(space string) map[corev1.ResourceName]*quota.Exceeded {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.of[space]
+	delete(r.of, space)
+	return taken
+}
+
+// refused has an event say what a quota refused to a space. It does not block.
+func (m *Manager) refused(space string, why *quota.Exceeded) {
+	m.refusals.add(space, why)
+	m.changed(space)
+}
+
+// recordRefusals records an event about each resource of which a quota refused something to a space, at most one in a minute.
+func (m *Manager) recordRefusals(ctx context.Context, object *v1alpha1.Space) {
+	taken := m.refusals.take(object.Name)
+	for _, name := range slices.Sorted(maps.Keys(taken)) {
+		hash := fnv.New32a() // names of resources have characters that those of objects can't have
+		_, _ = hash.Write([]byte(name))
+		m.recordEvent(ctx, object, corev1.EventTypeWarning, v1alpha1.ReasonQuotaExceeded, fmt.Sprintf("quota-%x-%x", hash.Sum32(), time.Now().Unix()/60), taken[name].Error()+"; delete objects, or raise the quota")
+	}
+}
+
+// reportFor is how long a tenant gets the same answer about its quota, so that its questions are not the host's.
+const reportFor = 5 * time.Second
+
+// tenantQuota returns what tells a space of the quota of its tenant; nil if it has none.
+func (m *Manager) tenantQuota(space string) func(context.Context) (quota.Report, error) {
+	if tenant, _ := m.quotaOf(space); tenant == "" {
+		return nil
+	}
+	var mu sync.Mutex
+	var last quota.Report
+	var at time.Time
+	return func(ctx context.Context) (quota.Report, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(at) < reportFor {
+			return last, nil
+		}
+		report, err := m.reportQuota(ctx, space)
+		if err != nil {
+			m.logger.Error(err, "Could not read the quota of a tenant", "space", space) // it names what is the host's
+			return report, apierrors.NewServiceUnavailable("the quota of the tenant can't be read now; try again")
+		}
+		last, at = report, time.Now()
+		return report, nil
+	}
+}
+
+// reportQuota adds up what the spaces of the tenant use, as the watch of their objects says. What the tenants above have and use is not
+// for the space to know (H6).
+func (m *Manager) reportQuota(ctx context.Context, space string) (report quota.Report, err error) {
+	tenant, _ := m.quotaOf(space)
+	report = quota.Report{Tenant: tenant, Used: corev1.ResourceList{}}
+	if report.Limit, report.SpaceLimit, err = m.shares.Limits(ctx, space); err != nil {
+		return report, fmt.Errorf("report the quota of space %s: %w", space, err)
+	}
+	for _, object := range m.objects.All() {
+		if object.Spec.TenantName == tenant {
+			report.Used = utilquota.Add(report.Used, object.Status.Quota.Used)
+		}
+		if object.Name == space {
+			report.SpaceUsed = object.Status.Quota.Used
+		}
+	}
+	return report, nil
 }
