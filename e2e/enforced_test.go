@@ -53,7 +53,16 @@ func awaitConfigMap(t *testing.T, from <-chan watch.Event, name string) {
 	t.Errorf("the watch ended before it had %s", name)
 }
 
-const twoOwners = `spec: {tenantName: solar, access: {owners: [{kind: User, name: alice}, {kind: Group, name: devs}]}, namespaces: {quota: 9, labels: {team: solar}}}`
+// giveTenant gives a space to the tenant solar, as an admin does. No operator writes the ledger of the tenant here. The space starts
+// again, because from now on it is in the quota of the tenant.
+func giveTenant(t *testing.T, host *cluster, space string) {
+	t.Helper()
+	host.apply(t, `{apiVersion: berth.dev/v1alpha1, kind: QuotaLedger, metadata: {name: solar}, spec: {limit: {pods: 20}}}`)
+	patchSpace(t, host, space, `spec: {tenantName: solar}`)
+	awaitReady(t, host, space, "True Running")
+}
+
+const twoOwners = `spec: {access: {owners: [{kind: User, name: alice}, {kind: Group, name: devs}]}, namespaces: {quota: 9, labels: {team: solar}}}`
 
 // O1, O8, T8: who owns a space changes while it runs, and no client notices. A space that sleeps isn't woken, neither by the change nor
 // by a new run of Berth. The status says which namespaces it has, also while it sleeps.
@@ -61,6 +70,7 @@ func TestOwnersChangeInPlace(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--space", "solar")
 	host, solar := b.host(t), b.space(t, "solar")
+	giveTenant(t, host, "solar")
 	changes := must(solar.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{}))(t)
 	defer changes.Stop()
 	awaitNamespaces(t, host, "solar", "0 ")
@@ -99,6 +109,7 @@ func TestOwnersOfADedicatedSpaceChangeInPlace(t *testing.T) {
 	b := start(t, "--space", "", "--dedicated", "alone")
 	b.awaitState(t, "alone", "Running")
 	host, alone := b.host(t), b.space(t, "alone")
+	giveTenant(t, host, "alone")
 	before := childrenOf(t, b.Pid)
 	changes := must(alone.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{}))(t)
 	defer changes.Stop()
