@@ -39,6 +39,7 @@ type Gate struct {
 	hard     Amounts // nil until it is known
 	seen     Amounts // what the objects of the space use
 	admitted map[string][]*Admitted
+	waiting  Amounts // the sum of admitted
 	refusal  refusal
 	asked    time.Time // when it was last refused
 	closed   bool
@@ -65,7 +66,7 @@ type Admitted struct {
 
 // NewGate returns a gate of a space.
 func NewGate(ask Ask, clock clock.Clock) *Gate {
-	return &Gate{ask: ask, clock: clock, turn: make(chan struct{}, 1), seen: Amounts{}, admitted: map[string][]*Admitted{}}
+	return &Gate{ask: ask, clock: clock, turn: make(chan struct{}, 1), seen: Amounts{}, waiting: Amounts{}, admitted: map[string][]*Admitted{}}
 }
 
 // CountedAfter has the gate admit nothing until these channels are closed. It must be called before the first Admit.
@@ -133,22 +134,21 @@ func (g *Gate) admit(key string, more Amounts) (*Admitted, Amounts) {
 	}
 	one := &Admitted{gate: g, key: key, more: more, until: g.clock.Now().Add(seenWithin)}
 	g.admitted[key] = append(g.admitted[key], one)
+	g.waiting = utilquota.Add(g.waiting, more)
 	return one, nil
 }
 
 // used is what the space uses, or may use in a moment.
 func (g *Gate) used() Amounts {
-	used, now := g.seen, g.clock.Now()
+	now := g.clock.Now()
 	for key, waiting := range g.admitted {
 		for _, one := range waiting {
 			if one.until.Before(now) {
 				g.drop(key, one)
-				continue
 			}
-			used = utilquota.Add(used, one.more)
 		}
 	}
-	return used
+	return utilquota.Add(g.seen, g.waiting)
 }
 
 // Done says whether the object that was admitted was written.
@@ -166,7 +166,9 @@ func (g *Gate) drop(key string, one *Admitted) {
 	for _, other := range g.admitted[key] {
 		if other != one {
 			left = append(left, other)
+			continue
 		}
+		g.waiting = utilquota.Subtract(g.waiting, one.more)
 	}
 	if g.admitted[key] = left; len(left) == 0 {
 		delete(g.admitted, key)

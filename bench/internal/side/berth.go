@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,6 +50,9 @@ type berth struct {
 // TenantPrefix begins the names of spaces that have a tenant of the same name, whose quota is in a ledger.
 const TenantPrefix = "tenant-"
 
+// QuotaSuffix ends the names of spaces whose quota names all resources of the default one, as those of tenants do.
+const QuotaSuffix = "-quota"
+
 // tenantOf returns the tenant of a space.
 func tenantOf(space string) (tenant string, ceiling corev1.ResourceList) {
 	if strings.HasPrefix(space, TenantPrefix) {
@@ -80,12 +82,7 @@ func (b *berth) placed(space string, quota corev1.ResourceList) []isolation.Opti
 		return nil
 	}
 	return []isolation.Option{isolation.QuotaPlacedBy(func(ctx context.Context) error {
-		limit := v1alpha1.DefaultQuota()
-		for name := range limit {
-			limit[name] = resource.MustParse("1P")
-		}
-		maps.Copy(limit, quota)
-		ledger := &v1alpha1.QuotaLedger{ObjectMeta: metav1.ObjectMeta{Name: space}, Spec: v1alpha1.QuotaLedgerSpec{Limit: limit}}
+		ledger := &v1alpha1.QuotaLedger{ObjectMeta: metav1.ObjectMeta{Name: space}, Spec: v1alpha1.QuotaLedgerSpec{Limit: quota}}
 		if err := b.host.Create(ctx, ledger); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create quota ledger: %w", err)
 		}
@@ -140,6 +137,11 @@ func largeStore() bounds.Limits {
 // Start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
 func (b *berth) Start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
+	if strings.HasSuffix(name, QuotaSuffix) {
+		for resourceName := range v1alpha1.DefaultQuota() {
+			quota[resourceName] = resource.MustParse("1P")
+		}
+	}
 	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota, b.placed(name, quota)...); err != nil {
 		return nil, err
 	}
