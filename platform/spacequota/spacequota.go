@@ -12,19 +12,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	utilquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/translate"
@@ -115,113 +111,6 @@ func New(o Options) (*Quotas, error) {
 	return q, nil
 }
 
-// least is what each space needs for the objects that isolate it and make its API and its DNS known.
-func least() quota.Amounts {
-	return quota.Amounts{
-		corev1.ResourceServices:                   resource.MustParse("2"),
-		corev1.ResourceConfigMaps:                 resource.MustParse("1"),
-		"count/endpointslices.discovery.k8s.io":   resource.MustParse("4"),
-		"count/networkpolicies.networking.k8s.io": resource.MustParse("3"),
-		"count/serviceaccounts":                   resource.MustParse("3"),
-	}
-}
-
-// Place gives a space the share that it needs to begin with, and writes its quota on the host. The namespace of the space must exist.
-func (q *Quotas) Place(ctx context.Context, space string) error {
-	tenant, ceiling := q.Of(space)
-	err := q.ledgers.Adopt(ctx, tenant, space)
-	var hard quota.Amounts
-	if err == nil {
-		hard, err = q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: least(), OnHost: true})
-	}
-	if more := soon(hard); err == nil && len(more) > 0 {
-		if _, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, More: more, OnHost: true}); err != nil && !quota.IsExceeded(err) {
-			return fmt.Errorf("give space %s its share of the quota of tenant %s: %w", space, tenant, err)
-		}
-	}
-	switch {
-	case quota.IsExceeded(err) && hasLeast(hard): // it uses too much of something, which is not taken away
-		return nil
-	case errors.Is(err, quota.ErrNotFound):
-		return fmt.Errorf("the quota of tenant %s isn't known yet: the operator writes it once the tenant exists; look at kubectl get tenant %s: %w", tenant, tenant, err)
-	case err != nil:
-		return fmt.Errorf("give space %s its share of the quota of tenant %s: %w", space, tenant, err)
-	}
-	return nil
-}
-
-// soon is what a space without any of these needs sooner or later: for what the syncer makes of pods and other objects, it would ask only once
-// the host has rejected it.
-func soon(hard quota.Amounts) quota.Amounts {
-	more := quota.Amounts{}
-	for _, name := range []corev1.ResourceName{corev1.ResourceSecrets, "count/ingresses.networking.k8s.io", "count/poddisruptionbudgets.policy"} {
-		if has, limited := hard[name]; limited && has.IsZero() {
-			more[name] = resource.MustParse("1")
-		}
-	}
-	return more
-}
-
-// hasLeast reports whether a space has what it needs to begin with.
-func hasLeast(hard quota.Amounts) bool {
-	for name, amount := range least() {
-		if has, limited := hard[name]; limited && has.Cmp(amount) < 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// Gate returns the gate of a space that starts; nil if the space has no tenant.
-func (q *Quotas) Gate(space string) *quota.Gate {
-	if tenant, _ := q.Of(space); tenant == "" {
-		q.setGate(space, nil)
-		return nil
-	}
-	gate := quota.NewGate(func(ctx context.Context, has, more quota.Amounts) error { return q.ask(ctx, space, has, more) }, q.Clock)
-	q.setGate(space, gate)
-	return gate
-}
-
-func (q *Quotas) setGate(space string, gate *quota.Gate) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.gates[space] = gate; gate == nil {
-		delete(q.gates, space)
-	}
-}
-
-func (q *Quotas) gate(space string) *quota.Gate {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.gates[space]
-}
-
-// ask is the [quota.Ask] of a space.
-func (q *Quotas) ask(ctx context.Context, space string, has, more quota.Amounts) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	tenant, ceiling := q.Of(space)
-	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: has, More: more})
-	q.note(space, tenant, err)
-	return err
-}
-
-// Lower implements [quota.Gates].
-func (q *Quotas) Lower(space string, to quota.Amounts) quota.Amounts {
-	if gate := q.gate(space); gate != nil {
-		return gate.Lower(to)
-	}
-	return nil
-}
-
-// Raise implements [quota.Gates].
-func (q *Quotas) Raise(space string, hard quota.Amounts) {
-	if gate := q.gate(space); gate != nil {
-		gate.Raise(hard)
-	}
-}
-
 // Eased is told that the quota of a space on the host allows more, or that the space uses less. It does not block.
 func (q *Quotas) Eased(space string) {
 	tenant, _ := q.Of(space) // empty also for spaces of other platforms
@@ -242,22 +131,6 @@ func (q *Quotas) retryHungry(tenant string) {
 		}
 		q.queue.AddAfter(task{retry, name}, max(retryPause, retryAgain-q.Clock.Since(one.tried)))
 	}
-}
-
-// Short is told what the host rejected of a space, because its quota there allows no more. It does not block.
-func (q *Quotas) Short(space string, requested quota.Amounts) {
-	if tenant, _ := q.Of(space); tenant == "" {
-		return
-	}
-	if gate := q.gate(space); gate != nil {
-		gate.Forget() // the share may have been lowered by another platform
-	}
-	q.mu.Lock()
-	if short := utilquota.Max(q.short[space].of, requested); len(short) <= maxShort {
-		q.short[space] = shortage{short, q.Clock.Now()}
-	}
-	q.mu.Unlock()
-	q.queue.AddAfter(task{grow, space}, retryPause/10)
 }
 
 // Check makes sure that the host enforces the share of a space, and takes back what is beyond a limit that was lowered.
@@ -289,168 +162,4 @@ func (q *Quotas) Remove(ctx context.Context, space string) error {
 	delete(q.hungry, space)
 	delete(q.short, space)
 	return nil
-}
-
-// Run does what [Quotas.Eased], [Quotas.Short], and [Quotas.Check] ask for, until ctx ends.
-func (q *Quotas) Run(ctx context.Context) {
-	var group sync.WaitGroup
-	for range workers {
-		safego.Go(&group, "give shares of quotas", func() {
-			for q.next(ctx) {
-			}
-		}, nil)
-	}
-	if err := q.followLedgers(ctx); err != nil {
-		q.Logger.Error(err, "Could not watch the quotas of tenants; changes take effect when a space starts")
-	}
-	<-ctx.Done()
-	q.queue.ShutDown()
-	group.Wait()
-}
-
-func (q *Quotas) next(ctx context.Context) bool {
-	one, end := q.queue.Get()
-	if end {
-		return false
-	}
-	defer q.queue.Done(one)
-	if err := safego.Call("give shares of quotas", func() error { return q.do(ctx, one) }); err != nil && ctx.Err() == nil {
-		q.Logger.Error(err, "Could not change the share of a quota; Berth retries", "name", one.space)
-		q.queue.AddRateLimited(one)
-		return true
-	}
-	q.queue.Forget(one)
-	return true
-}
-
-func (q *Quotas) do(ctx context.Context, one task) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	switch one.kind {
-	case retry:
-		q.again(one.space)
-		return nil
-	case trim:
-		err := q.ledgers.Trim(ctx, one.space)
-		if errors.Is(err, quota.ErrNotFound) {
-			return nil
-		}
-		return err
-	case finish:
-		return q.finish(ctx, one.space)
-	case place:
-		if !q.Serves(one.space) {
-			return nil
-		}
-		if err := q.Place(ctx, one.space); err != nil && !quota.IsExceeded(err) && !errors.Is(err, quota.ErrNotFound) {
-			return err
-		}
-		return nil
-	default:
-		return q.growShort(ctx, one.space)
-	}
-}
-
-// again has a space that was refused try again.
-func (q *Quotas) again(space string) {
-	q.mu.Lock()
-	one, is := q.hungry[space]
-	if is && q.Clock.Since(one.since) > 2*lastLook { // it doesn't want it any more
-		delete(q.hungry, space)
-		is = false
-	}
-	if is {
-		one.tried = q.Clock.Now()
-		one.look = min(2*one.look, lastLook)
-	}
-	gate := q.gates[space]
-	short := len(q.short[space].of) > 0
-	q.mu.Unlock()
-	if !is {
-		return
-	}
-	if gate != nil {
-		gate.Freed()
-	}
-	q.Retry(space)
-	if short {
-		q.queue.Add(task{grow, space})
-	}
-}
-
-// growShort asks for what the host rejected. What a quota refuses doesn't keep the space from the rest, and is asked for again when
-// something is freed.
-func (q *Quotas) growShort(ctx context.Context, space string) error {
-	q.mu.Lock()
-	short := q.short[space]
-	q.mu.Unlock()
-	tenant, ceiling := q.Of(space)
-	more, refused := maps.Clone(short.of), quota.Amounts{}
-	for len(more) > 0 && tenant != "" && q.Serves(space) {
-		_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, More: more, OnHost: true})
-		q.note(space, tenant, err)
-		exceeded := (*quota.Exceeded)(nil)
-		if !errors.As(err, &exceeded) {
-			if err != nil && !errors.Is(err, quota.ErrNotFound) {
-				return err
-			}
-			break
-		}
-		before := len(more)
-		for name := range exceeded.Limited {
-			if amount, asked := more[name]; asked {
-				refused[name] = amount
-			}
-			delete(more, name)
-		}
-		if len(more) == before {
-			break
-		}
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.short[space].at != short.at: // there is more
-	case len(refused) > 0 && q.Clock.Since(short.at) < shortTime:
-		q.short[space] = shortage{refused, short.at}
-	default:
-		delete(q.short, space)
-	}
-	return nil
-}
-
-// finish does what is missing of shares of this platform's spaces that somebody else has begun to lower.
-func (q *Quotas) finish(ctx context.Context, tenant string) error {
-	spaces, err := q.ledgers.Lowering(ctx, tenant)
-	if errors.Is(err, quota.ErrNotFound) {
-		return nil
-	}
-	for _, space := range spaces {
-		if q.Serves(space) {
-			err = errors.Join(err, q.Check(ctx, space))
-		}
-	}
-	return err
-}
-
-// Answer answers the process of a dedicated space. Somebody may have taken over the process: it gets no more than the tenant could have.
-func (q *Quotas) Answer(ctx context.Context, space string, wanted quota.Wanted) quota.Answer {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	tenant, ceiling := q.Of(space)
-	if tenant == "" {
-		return quota.Answer{ID: wanted.ID, Failed: "the space has no tenant"}
-	}
-	hard, err := q.ledgers.Grow(ctx, quota.Request{
-		Space: space, Tenant: tenant, Ceiling: ceiling, Has: wanted.Has.Amounts(), More: wanted.More.Amounts(), OnHost: wanted.OnHost,
-	})
-	q.note(space, tenant, err)
-	answer := quota.Answer{ID: wanted.ID, Hard: hard}
-	if exceeded := (*quota.Exceeded)(nil); errors.As(err, &exceeded) {
-		answer.Refused = exceeded
-	} else if err != nil {
-		q.Logger.Error(err, "Could not give a dedicated space a larger share of its quota", "space", space)
-		answer.Failed = "the host doesn't answer; try again"
-	}
-	return answer
 }
