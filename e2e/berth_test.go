@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // berth is a data directory with a `berth up` that runs on it.
@@ -28,9 +31,9 @@ func start(t *testing.T, args ...string) *berth {
 	t.Helper()
 	b := newBerth(filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(func() { // processes of dedicated spaces end, and write, a moment after the one that was killed
-		for i := 0; os.RemoveAll(b.dir) != nil && i < 200; time.Sleep(interval) {
-			i++
-		}
+		_ = wait.PollUntilContextTimeout(context.Background(), interval, time.Minute, true, func(context.Context) (bool, error) {
+			return os.RemoveAll(b.dir) == nil, nil
+		})
 	})
 	t.Cleanup(b.end)
 	b.logIfFailed(t)

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Counted are the resources, in addition to CPU, memory, and ephemeral storage, that pods of a space may request, because
@@ -66,4 +67,14 @@ func isExtended(name corev1.ResourceName) bool {
 	}
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix) &&
 		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
+}
+
+// CountedNames returns the resources of [CountedIn] without amounts. The API server of a space decides by the names; the amounts are for
+// the host.
+func CountedNames(quota corev1.ResourceList) corev1.ResourceList {
+	names := CountedIn(quota)
+	for name := range names {
+		names[name] = resource.Quantity{}
+	}
+	return names
 }

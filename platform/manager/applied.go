@@ -11,9 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -80,22 +78,12 @@ func (a *applied) runsInPlace(spec *v1alpha1.SpaceSpec) bool {
 
 func ofProcess(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec = ofRunning(specs.WithoutEnforced(spec))
-	spec.Quota, spec.ScopedQuotas = countedNames(spec.Quota), nil
+	spec.Quota, spec.ScopedQuotas = translate.CountedNames(spec.Quota), nil
 	spec.HostNamespace, spec.Sleep, spec.Snapshots = v1alpha1.HostNamespace{}, v1alpha1.Sleep{}, v1alpha1.Snapshots{}
 	return spec
 }
 
-// countedNames returns the names of resources that pods may request because the quota counts them, which the API server
-// of the space decides about. The amounts are for the host.
-func countedNames(quota map[corev1.ResourceName]resource.Quantity) map[corev1.ResourceName]resource.Quantity {
-	names := translate.CountedIn(quota)
-	for name := range names {
-		names[name] = resource.Quantity{}
-	}
-	return names
-}
-
-// ofRunning is what of a spec matters to a space that runs.
+// ofRunning is what matters to a space that runs.
 func ofRunning(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec.Paused, spec.DeletionPolicy, spec.PlatformName, spec.DedicateAfterSeconds = nil, "", "", nil
 	if spec.Isolation == "" {

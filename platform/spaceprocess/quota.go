@@ -39,7 +39,7 @@ type quotaAsker struct {
 	last     uint64
 	open     []question
 	changed  chan struct{} // closed when there is another question
-	rejected quota.Amounts // what the host rejected last, until there is room for it
+	rejected quota.Amounts // what the host rejected last, until the quota allows it
 	shortNow bool          // a question about that is open
 }
 

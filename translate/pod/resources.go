@@ -53,10 +53,10 @@ func dropUncounted(counted translate.Counted, spec *corev1.PodSpec) {
 	})
 }
 
-// eachResources visits the resources of a pod and of all its containers.
-func eachResources(path *field.Path, spec *corev1.PodSpec, visit func(*field.Path, *corev1.ResourceRequirements)) {
+// eachResources calls f with the resources of a pod and of each of its containers.
+func eachResources(path *field.Path, spec *corev1.PodSpec, f func(*field.Path, *corev1.ResourceRequirements)) {
 	if spec.Resources != nil {
-		visit(path.Child("resources"), spec.Resources)
+		f(path.Child("resources"), spec.Resources)
 	}
-	eachContainerAt(path, spec, func(path *field.Path, c *corev1.Container) { visit(path.Child("resources"), &c.Resources) })
+	eachContainerAt(path, spec, func(path *field.Path, c *corev1.Container) { f(path.Child("resources"), &c.Resources) })
 }
