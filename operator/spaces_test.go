@@ -223,9 +223,18 @@ func TestATenantSaysWhatIsWrong(t *testing.T) {
 	change(e, &v1alpha1.BerthConfiguration{ObjectMeta: tenant("berth").ObjectMeta}, func(c *v1alpha1.BerthConfiguration) {
 		c.Spec.TenantDefaults.PlatformName = "other" // all tenants are reconciled, and nothing differs
 	})
-	e.create(tenant("last"))
-	e.spaceIs("last", "is for the other platform", func(s *v1alpha1.Space) bool { return s.Spec.PlatformName == "other" })
-	e.reason("last", v1alpha1.ReasonSpacesNotReady)
+	tries := 0
+	e.eventually("a space is for the other platform", func(ctx context.Context) error { // once the operator's cache has the configuration
+		tries++
+		last := tenant(fmt.Sprintf("last-%d", tries))
+		e.create(last)
+		e.reason(last.GetName(), v1alpha1.ReasonSpacesNotReady)
+		space := &v1alpha1.Space{}
+		if err := e.Get(ctx, client.ObjectKey{Name: last.GetName()}, space); err != nil || space.Spec.PlatformName != "other" {
+			return fmt.Errorf("it is for %q: %w", space.Spec.PlatformName, err)
+		}
+		return nil
+	})
 	if now := e.reason("solar", v1alpha1.ReasonActive); now.ResourceVersion != solar.ResourceVersion {
 		t.Errorf("the tenant was written without a difference")
 	}
