@@ -38,6 +38,8 @@ func TestBandwidthsGoToTheHostWithinBounds(t *testing.T) {
 		"too little":                    {asked: "999", refused: true},
 		"too much":                      {asked: "1000000000000001", refused: true},
 		"no number":                     {asked: "fast", refused: true},
+		"takes hours to parse":          {asked: "1e-2000000000", refused: true},
+		"takes hours to compare":        {asked: "1e2000000000", refused: true},
 		"negative":                      {asked: "-10M", refused: true},
 		"the default":                   {bound: bound("10M", "20M"), want: "10M"},
 		"the maximum without a default": {bound: bound("", "20M"), want: "20M"},
