@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/quota"
 )
 
 // limit writes the quota of the tenant into its ledger, which holds all spaces of the tenant, and of the tenants below, to it. The quota of
@@ -32,7 +33,7 @@ func (one *run) limit(ctx context.Context) error {
 		}
 		want.Parent = above.Name
 		one.refuseBeyond(above)
-		want.Limit = withinParent(want.Limit, above.Spec.Limit)
+		want.Limit = quota.Lowest(want.Limit, above.Spec.Limit)
 	}
 	one.quota = want.Limit
 	have := &v1alpha1.QuotaLedger{}
@@ -64,21 +65,10 @@ func (one *run) hasParent() bool {
 
 // ownQuota is what the Tenant says, and the defaults where it says nothing.
 func (one *run) ownQuota() quantities {
-	quota := v1alpha1.DefaultQuota()
-	maps.Copy(quota, one.config.Spec.TenantDefaults.Quota)
-	maps.Copy(quota, one.tenant.Spec.Quota)
-	return quota
-}
-
-// withinParent returns the lower amounts, and those of the parent for resources that a quota doesn't name.
-func withinParent(own, above quantities) quantities {
-	quota := maps.Clone(own)
-	for name, most := range above {
-		if amount, named := quota[name]; !named || amount.Cmp(most) > 0 {
-			quota[name] = most
-		}
-	}
-	return quota
+	own := v1alpha1.DefaultQuota()
+	maps.Copy(own, one.config.Spec.TenantDefaults.Quota)
+	maps.Copy(own, one.tenant.Spec.Quota)
+	return own
 }
 
 // refuseBeyond reports what the Tenant says beyond the quota of its parent.
