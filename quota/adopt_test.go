@@ -103,6 +103,18 @@ func TestACeilingBelowTheUseIsNoError(t *testing.T) {
 	}
 }
 
+// Q2: if the quota of the space is that of the tenant, as for devices, a refusal names the tenant.
+func TestARefusalNamesTheLowerQuota(t *testing.T) {
+	w, ledgers := still(t, amounts(4, "4"))
+	w.spaces["a"].hasQuota = true
+	for ceiling, want := range map[string]string{"4": "tenant a, requested: requests.cpu=5, used: requests.cpu=0, limited: requests.cpu=4", "3": "space a, requested: requests.cpu=5, used: requests.cpu=0, limited: requests.cpu=3"} {
+		_, err := grow(t, ledgers, quota.Request{Space: "a", Tenant: "a", Ceiling: quota.Amounts{"requests.cpu": amounts(0, ceiling)["requests.cpu"]}, More: amounts(0, "5")})
+		if err == nil || err.Error() != "exceeded quota: "+want {
+			t.Errorf("with a ceiling of %s: %v, want %s", ceiling, err, want)
+		}
+	}
+}
+
 // Q1: a resource that nothing limits any more is free again.
 func TestAResourceThatIsNoLongerLimitedIsFree(t *testing.T) {
 	w, ledgers := still(t, amounts(10, "10"))

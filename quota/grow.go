@@ -113,10 +113,10 @@ func (l *Ledgers) raiseSpace(ctx context.Context, r *Request) error {
 		need = only(need, asked)
 	}
 	past := Over(only(need, r.Ceiling), r.Ceiling)
-	if asked := only(r.More, past); len(asked) > 0 {
-		return &Exceeded{Tenant: r.Tenant, Space: r.Space, Requested: asked, Used: filled(r.Has, asked), Limited: only(r.Ceiling, asked)}
-	}
 	c := change{to: without(need, past), most: r.Ceiling, has: r.Has, more: r.More}
+	if asked := only(r.More, past); len(asked) > 0 {
+		return l.pastCeiling(ctx, r, asked, c)
+	}
 	err := l.raise(ctx, r.Tenant, Space(r.Space), c, true)
 	above := (*Exceeded)(nil)
 	if !errors.As(err, &above) || above.Tenant == r.Tenant {
@@ -130,6 +130,19 @@ func (l *Ledgers) raiseSpace(ctx context.Context, r *Request) error {
 	own := ledger.exceeded(Space(r.Space), above.Limited, c)
 	own.Above = true
 	return own
+}
+
+// pastCeiling returns the error that a space asks for more than its own quota allows. If that of the tenant allows no more than that, the error
+// names the tenant.
+func (l *Ledgers) pastCeiling(ctx context.Context, r *Request, asked Amounts, c change) error {
+	ledger, err := l.ledger(ctx, r.Tenant)
+	if err != nil {
+		return err
+	}
+	if len(Over(only(ledger.Limit, asked), r.Ceiling)) == 0 && len(only(ledger.Limit, asked)) == len(asked) {
+		return ledger.exceeded(Space(r.Space), asked, c)
+	}
+	return &Exceeded{Tenant: r.Tenant, Space: r.Space, Requested: asked, Used: filled(r.Has, asked), Limited: only(r.Ceiling, asked)}
 }
 
 // fit makes the share of a space fit a ceiling that was changed, and drops resources that nothing limits any more.
