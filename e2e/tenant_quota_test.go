@@ -107,7 +107,27 @@ func TestQuotasHoldDownTheTree(t *testing.T) {
 	b.up(t, "--operator")
 	host = b.host(t)
 	all(first - 1 + min(6, second+1))
+	checkDrift(t, b, host, a)
 	b.stop(t, syscall.SIGTERM)
+}
+
+// checkDrift checks that a metric tells what the host counts and the space acme-a doesn't have.
+func checkDrift(t *testing.T, b *berth, host, space *cluster) {
+	t.Helper()
+	drift := func(want string) {
+		t.Helper()
+		eventually(t, func() error {
+			_, text := fetch(t, b.socket(), "http://berth/metrics")
+			return expect("drift", strings.Join(regexp.MustCompile(`(?m)^berth_space_quota_drift{.*pods.*$`).FindAllString(text, -1), "\n"), want)
+		})
+	}
+	space.kubectl(t, "scale", "deployment", "web", "--replicas=0")
+	eventually(t, func() error { return expect("pods on the host", hostPods(t, host, "acme-a"), 0) })
+	drift("")
+	host.kubectl(t, "run", "stranger", "--namespace=berth-acme-a", "--image=nginx")
+	drift(`berth_space_quota_drift{resource="pods",space="acme-a"} 1`)
+	host.kubectl(t, "delete", "pod", "stranger", "--namespace=berth-acme-a", "--now")
+	drift("")
 }
 
 // Q2, Q3: the process of a dedicated space asks for its share by way of the platform, is refused as any space, and tries again when

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/bounds"
 )
@@ -27,7 +28,12 @@ type Space struct {
 	Sync *Sync
 	// Limits is what the space uses of what is bounded; none if it sleeps.
 	Limits []bounds.Usage
+	// QuotaDrift is how much more the host's quota counts than the space has, of the resources of which they don't agree.
+	QuotaDrift corev1.ResourceList
 }
+
+// maxDrifts limits of how many resources of a space there are series, as tenants can use many that the quota names.
+const maxDrifts = 20
 
 // States a space can be in.
 const (
@@ -74,7 +80,7 @@ func counter(name, help string, labels ...string) desc {
 type descs struct {
 	spaces, ready, awake, wakes, requests, underWay, rejected, storeBytes,
 	storeLimit, revision, hostObjects, reconciles, queued, snapshot, certificates,
-	limitUsed, limit, limitRefused desc
+	limitUsed, limit, limitRefused, quotaDrift desc
 }
 
 func newDescs() descs {
@@ -96,6 +102,7 @@ func newDescs() descs {
 		limitUsed:    gauge("berth_space_limit_used", "How much the space uses of what is bounded, in the limit's unit.", "space", "limit"),
 		limit:        gauge("berth_space_limit", "The space's limit.", "space", "limit"),
 		limitRefused: counter("berth_space_limit_refused_total", "What was refused to the space for a limit since it woke.", "space", "limit"),
+		quotaDrift:   gauge("berth_space_quota_drift", "How much more the host's quota counts than the space's pods and claims use, in cores, bytes, or as a count. Missing if they agree.", "space", "resource"),
 		certificates: gauge("berth_certificate_expiry_timestamp_seconds", "When a certificate of this process ends; it is renewed before.", "certificate"),
 	}
 }
@@ -106,7 +113,7 @@ func (c spacesCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, one := range []desc{
 		d.spaces, d.ready, d.awake, d.wakes, d.requests, d.underWay, d.rejected, d.storeBytes, d.storeLimit, d.revision,
 		d.hostObjects, d.reconciles, d.queued, d.snapshot, d.certificates,
-		d.limitUsed, d.limit, d.limitRefused,
+		d.limitUsed, d.limit, d.limitRefused, d.quotaDrift,
 	} {
 		out <- one.Desc
 	}
@@ -164,6 +171,13 @@ func (s *Space) collect(d *descs, e emit) {
 		e(d.limitUsed, float64(u.Used), s.Name, name)
 		e(d.limit, float64(u.Limit), s.Name, name)
 		e(d.limitRefused, float64(u.Refused), s.Name, name)
+	}
+	for i, resource := range slices.Sorted(maps.Keys(s.QuotaDrift)) {
+		if i == maxDrifts {
+			break
+		}
+		amount := s.QuotaDrift[resource]
+		e(d.quotaDrift, amount.AsApproximateFloat64(), s.Name, string(resource))
 	}
 	if s.Sync != nil {
 		e(d.reconciles, float64(s.Sync.Done), s.Name, "done")

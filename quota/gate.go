@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	utilquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/clock"
 )
@@ -227,6 +229,42 @@ func (g *Gate) Lower(to Amounts) Amounts {
 		}
 	}
 	return used
+}
+
+// counted are resources that gates count, whatever a space has. Others count once an object uses them.
+var counted = []corev1.ResourceName{
+	corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
+	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage,
+}
+
+// Drift returns how much more the host counts than the objects of the space use, negative if it is less, of each resource that gates count
+// and of which they don't agree. The host follows changes of the space with a delay of seconds. It returns nil for a space that doesn't
+// run.
+func (g *Gate) Drift(onHost Amounts) Amounts {
+	for _, counted := range g.counted {
+		select {
+		case <-counted:
+		default:
+			return nil
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	drift := Amounts{}
+	for _, name := range slices.AppendSeq(slices.Clone(counted), maps.Keys(g.seen)) {
+		amount, limited := onHost[name]
+		if !limited {
+			continue
+		}
+		amount = amount.DeepCopy()
+		if amount.Sub(g.seen[name]); !amount.IsZero() {
+			drift[name] = amount
+		}
+	}
+	return drift
 }
 
 // Freed says that quotas may allow more than when they last refused something.

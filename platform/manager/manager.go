@@ -96,7 +96,7 @@ type Manager struct {
 	objects      *spaceobjects.Objects
 	applied      appliedSpecs
 	places       sync.Mutex // held while a space that has outgrown its share gets its place
-	quotas       sync.Map   // the names of spaces whose quota on the host has changed
+	quotas       quotaUses
 	shares       *spacequota.Quotas
 	refusals     refusals
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are

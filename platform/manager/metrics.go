@@ -30,7 +30,11 @@ func (m *Manager) Metrics() []metrics.Space {
 	counts := m.shard.HostObjects()
 	spaces := m.dedicatedMetrics(counts)
 	for _, status := range m.shard.List() {
-		spaces = append(spaces, spaceprocess.SpaceMetric(m.shard.Space(status.Name), datadir.Space(m.config.DataDir, status.Name), status, counts[status.Name]))
+		one := spaceprocess.SpaceMetric(m.shard.Space(status.Name), datadir.Space(m.config.DataDir, status.Name), status, counts[status.Name])
+		if use := m.quotas.seen(status.Name); use != nil {
+			one.QuotaDrift = m.shares.Drift(status.Name, use.Used)
+		}
+		spaces = append(spaces, one)
 	}
 	return spaces
 }
@@ -59,7 +63,7 @@ func (m *Manager) dedicatedMetrics(hostObjects map[string]map[string]int) []metr
 // checkedMetric returns the valid part of the metrics that a process reports about its space. The process may have been
 // taken over, so labels are limited to known values, each once.
 func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) metrics.Space {
-	said.Name, said.HostObjects = name, hostObjects
+	said.Name, said.HostObjects, said.QuotaDrift = name, hostObjects, nil
 	if !slices.Contains([]string{metrics.Asleep, metrics.Starting, metrics.Awake, metrics.Stopping, metrics.Failed}, said.State) {
 		said.State, said.Ready = metrics.Failed, false
 	}

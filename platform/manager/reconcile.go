@@ -84,7 +84,7 @@ func (m *Manager) quotaChanged(space string) {
 	if m.applied.get(space) == nil {
 		return // not one of this platform's
 	}
-	m.quotas.Store(space, struct{}{})
+	m.quotas.changed(space)
 	m.objects.Queue.AddAfter(space, quotaSettleTime)
 }
 
@@ -297,7 +297,7 @@ func (m *Manager) forget(name string) {
 	m.applied.remove(name)
 	m.config.Specs.Remove(name)
 	m.publications.Forget(name)
-	m.quotas.Delete(name)
+	m.quotas.forget(name)
 	m.withinShare.Delete(name)
 	m.failedMoves.forget(name)
 	m.owners.Forget(name)

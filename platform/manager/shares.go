@@ -130,6 +130,33 @@ func (m *Manager) recordRefusals(ctx context.Context, object *v1alpha1.Space) {
 	}
 }
 
+// quotaUses knows how spaces use their quotas on the host. The zero value is ready to use. It is safe for concurrent use.
+type quotaUses struct{ changes, last sync.Map }
+
+// changed is told that a quota has changed since it was read.
+func (u *quotaUses) changed(space string) { u.changes.Store(space, struct{}{}) }
+
+// take reports whether a quota has changed, and forgets that.
+func (u *quotaUses) take(space string) bool {
+	_, changed := u.changes.LoadAndDelete(space)
+	return changed
+}
+
+// saw is told what was read. It must not be changed any more.
+func (u *quotaUses) saw(space string, read *v1alpha1.QuotaStatus) { u.last.Store(space, read) }
+
+// seen returns what was read last in this process; nil if nothing was.
+func (u *quotaUses) seen(space string) *v1alpha1.QuotaStatus {
+	last, _ := u.last.Load(space)
+	read, _ := last.(*v1alpha1.QuotaStatus)
+	return read
+}
+
+func (u *quotaUses) forget(space string) {
+	u.changes.Delete(space)
+	u.last.Delete(space)
+}
+
 // reportFor is how long a tenant gets the same answer about its quota, so that its questions are not the host's.
 const reportFor = 5 * time.Second
 

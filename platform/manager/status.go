@@ -33,12 +33,8 @@ func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failu
 	m.recordRefusals(ctx, object)
 	updated := object.DeepCopy()
 	m.observe(&updated.Status, object, failure)
-	_, quotaChanged := m.quotas.LoadAndDelete(object.Name)
-	if quotaChanged || updated.Status.State == v1alpha1.SpaceRunning && len(updated.Status.Quota.Hard) == 0 {
-		if err := m.observeQuota(ctx, object.Name, &updated.Status); err != nil {
-			m.quotas.Store(object.Name, struct{}{})
-			return err
-		}
+	if err := m.observeQuota(ctx, &updated.Status, object.Name); err != nil {
+		return err
 	}
 	m.observeNamespaces(ctx, object.Name, &updated.Status)
 	if equality.Semantic.DeepEqual(object.Status, updated.Status) {
@@ -149,30 +145,49 @@ func stateOf(reason string) v1alpha1.SpaceState {
 	}
 }
 
-// observeQuota notes in a status what the space uses, and how much it may use. The quota on the host has the space's share of the quota of
+// observeQuota notes in a status what the space uses, and how much it may use. It is read from the host only if it has changed, and noted
+// each time: the object may be older than the last status that was written.
+func (m *Manager) observeQuota(ctx context.Context, status *v1alpha1.SpaceStatus, name string) error {
+	seen := m.quotas.seen(name)
+	if m.quotas.take(name) || seen == nil && status.State == v1alpha1.SpaceRunning && len(status.Quota.Hard) == 0 {
+		read, err := m.readQuota(ctx, name)
+		if err != nil {
+			m.quotas.changed(name)
+			return err
+		}
+		m.quotas.saw(name, read)
+		seen = read
+	}
+	if seen == nil {
+		return nil // it is as it was when the last process ended
+	}
+	status.Quota = *seen.DeepCopy()
+	status.Usage = v1alpha1.Usage{
+		CPU:    cmp.Or(used(seen, corev1.ResourceLimitsCPU), used(seen, corev1.ResourceRequestsCPU)),
+		Memory: cmp.Or(used(seen, corev1.ResourceLimitsMemory), used(seen, corev1.ResourceRequestsMemory)),
+	}
+	return nil
+}
+
+// readQuota reads from the host what a space uses, and how much it may use. The quota on the host has the space's share of the quota of
 // its tenant, which grows with what the space uses. So the limit is the tenant's, or that of the space itself.
-func (m *Manager) observeQuota(ctx context.Context, name string, status *v1alpha1.SpaceStatus) error {
+func (m *Manager) readQuota(ctx context.Context, name string) (*v1alpha1.QuotaStatus, error) {
 	if err := m.shares.Check(ctx, name); err != nil {
-		return err
+		return nil, err
 	}
 	most, err := m.shares.Most(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	quota := &corev1.ResourceQuota{}
 	err = m.hostClient.Get(ctx, isolation.QuotaKey(translate.Space{Name: name}), quota)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read quota of space %s: %w", name, err)
+		return nil, fmt.Errorf("read quota of space %s: %w", name, err)
 	}
 	if most == nil {
 		most = quota.Status.Hard
 	}
-	status.Quota = v1alpha1.QuotaStatus{Hard: atMost(most), Used: quota.Status.Used}
-	status.Usage = v1alpha1.Usage{
-		CPU:    cmp.Or(used(&status.Quota, corev1.ResourceLimitsCPU), used(&status.Quota, corev1.ResourceRequestsCPU)),
-		Memory: cmp.Or(used(&status.Quota, corev1.ResourceLimitsMemory), used(&status.Quota, corev1.ResourceRequestsMemory)),
-	}
-	return nil
+	return &v1alpha1.QuotaStatus{Hard: atMost(most), Used: quota.Status.Used}, nil
 }
 
 // maxResources is how many resources a status can name. A tenant and a space may name more together.
