@@ -145,6 +145,7 @@ func (o *Operator) manager(host *rest.Config, scheme *runtime.Scheme) (manager.M
 	for _, set := range []func(manager.Manager) error{
 		tenant.SetUp,
 		tenant.SetUpMetrics,
+		tenant.SetUpLeftovers,
 		publication.SetUp,
 		share.SetUp,
 		defaults.Defaults{PlatformName: o.config.PlatformName}.SetUp,

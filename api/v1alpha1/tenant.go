@@ -116,6 +116,12 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100
 	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// quotaOvercommit says whether the quotas of the tenants directly below may be more than this one's together. Their use never is.
+	// With Refused, each of these tenants has at most what the older ones leave. Those whose quota doesn't name a resource have what
+	// the others leave. Defaults to Allowed.
+	// +optional
+	// +kubebuilder:default=Allowed
+	QuotaOvercommit QuotaOvercommit `json:"quotaOvercommit,omitempty"`
 	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
 	// one of the same name.
 	// +optional
@@ -146,6 +152,17 @@ type TenantSpec struct {
 	// +optional
 	Space TenantSpace `json:"space,omitzero"`
 }
+
+// QuotaOvercommit says whether the quotas of tenants may be more than that of the tenant above together.
+//
+// +kubebuilder:validation:Enum=Allowed;Refused
+type QuotaOvercommit string
+
+// The values of [QuotaOvercommit].
+const (
+	OvercommitAllowed QuotaOvercommit = "Allowed"
+	OvercommitRefused QuotaOvercommit = "Refused"
+)
 
 // DeletionPropagation says what becomes of the tenants below a deleted one.
 //

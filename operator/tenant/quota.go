@@ -33,7 +33,11 @@ func (one *run) limit(ctx context.Context) error {
 		}
 		want.Parent = above.Name
 		one.refuseBeyond(above)
-		want.Limit = quota.Lowest(want.Limit, above.Spec.Limit)
+		left, err := one.leftByOthers(ctx, above.Spec.Limit)
+		if err != nil {
+			return err
+		}
+		want.Limit = quota.Lowest(want.Limit, left)
 	}
 	one.quota = want.Limit
 	have := &v1alpha1.QuotaLedger{}
@@ -65,10 +69,16 @@ func (one *run) hasParent() bool {
 
 // ownQuota is what the Tenant says, and the defaults where it says nothing.
 func (one *run) ownQuota() quantities {
-	own := v1alpha1.DefaultQuota()
-	maps.Copy(own, one.config.Spec.TenantDefaults.Quota)
+	own := defaultQuota(one.config)
 	maps.Copy(own, one.tenant.Spec.Quota)
 	return own
+}
+
+// defaultQuota is the quota of a tenant that says nothing.
+func defaultQuota(config *v1alpha1.BerthConfiguration) quantities {
+	all := v1alpha1.DefaultQuota()
+	maps.Copy(all, config.Spec.TenantDefaults.Quota)
+	return all
 }
 
 // refuseBeyond reports what the Tenant says beyond the quota of its parent.
@@ -80,6 +90,11 @@ func (one *run) refuseBeyond(above *v1alpha1.QuotaLedger) {
 			beyond = append(beyond, fmt.Sprintf("spec.quota[%s]: %s is more than the %s of the tenant %s above", name, amount.String(), most.String(), above.Name))
 		}
 	}
+	one.refuse(beyond)
+}
+
+// refuse reports that parts of the quota of the Tenant don't apply.
+func (one *run) refuse(beyond []string) {
 	if len(beyond) > 0 {
 		one.flag(&problem{
 			reason: v1alpha1.ReasonInvalidQuota, state: v1alpha1.TenantInvalid,

@@ -22,13 +22,20 @@ func (r *reconciler) tenantEvents() handler.EventHandler {
 		one := tenant.(*v1alpha1.Tenant)
 		add(q, one.Name, one.Spec.Parent)
 		add(q, r.childNames(ctx, one.Name)...)
+		add(q, r.sharing(ctx, one.Spec.Parent)...)
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { around(ctx, e.Object, q) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { around(ctx, e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*v1alpha1.Tenant), e.ObjectNew.(*v1alpha1.Tenant)
 			add(q, after.Name)
+			if before.Spec.QuotaOvercommit != after.Spec.QuotaOvercommit {
+				add(q, r.childNames(ctx, after.Name)...)
+			}
+			if !equality.Semantic.DeepEqual(before.Spec.Quota, after.Spec.Quota) {
+				add(q, r.sharing(ctx, after.Spec.Parent)...)
+			}
 			if !equality.Semantic.DeepEqual(rightsOf(before), rightsOf(after)) {
 				addFirst(q, append(r.tree.Heirs(after.Name), after.Name)...)
 			}
@@ -40,6 +47,15 @@ func (r *reconciler) tenantEvents() handler.EventHandler {
 			}
 		},
 	}
+}
+
+// sharing returns the names of the tenants below one that refuses overcommitment: what one of them has, others can't have.
+func (r *reconciler) sharing(ctx context.Context, parent string) []string {
+	one := &v1alpha1.Tenant{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: parent}, one); err != nil || one.Spec.QuotaOvercommit != v1alpha1.OvercommitRefused {
+		return nil
+	}
+	return r.childNames(ctx, parent)
 }
 
 // rightsOf are the fields of a tenant that its heirs inherit.

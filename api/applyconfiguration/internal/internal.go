@@ -559,6 +559,8 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaShare
           elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.QuotaOvercommit
+  scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.QuotaShare
   map:
     fields:
@@ -1011,6 +1013,10 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: quotaOvercommit
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaOvercommit
+      default: Allowed
     - name: scopedQuotas
       type:
         list:

@@ -43,6 +43,10 @@ type TenantSpecApplyConfiguration struct {
 	// quota is what all spaces of the tenant, and of all tenants below it, may use together. It can't be more than that of the parent.
 	// For a resource that it doesn't name, it is that of the BerthConfiguration, and if that sets none, that of the platform.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// quotaOvercommit says whether the quotas of the tenants directly below may be more than this one's together. Their use never is.
+	// With Refused, each of these tenants has at most what the older ones leave. Those whose quota doesn't name a resource have what
+	// the others leave. Defaults to Allowed.
+	QuotaOvercommit *apiv1alpha1.QuotaOvercommit `json:"quotaOvercommit,omitempty"`
 	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
 	// one of the same name.
 	ScopedQuotas []ScopedQuotaApplyConfiguration `json:"scopedQuotas,omitempty"`
@@ -167,6 +171,14 @@ func (b *TenantSpecApplyConfiguration) WithQuota(entries map[v1.ResourceName]res
 	for k, v := range entries {
 		b.Quota[k] = v
 	}
+	return b
+}
+
+// WithQuotaOvercommit sets the QuotaOvercommit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the QuotaOvercommit field is set to the value of the last call.
+func (b *TenantSpecApplyConfiguration) WithQuotaOvercommit(value apiv1alpha1.QuotaOvercommit) *TenantSpecApplyConfiguration {
+	b.QuotaOvercommit = &value
 	return b
 }
 
