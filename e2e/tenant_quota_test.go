@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // hostPods returns how many pods spaces have on the host.
@@ -111,7 +112,8 @@ func TestQuotasHoldDownTheTree(t *testing.T) {
 	b.stop(t, syscall.SIGTERM)
 }
 
-// checkDrift checks that a metric tells what the host counts and the space acme-a doesn't have.
+// checkDrift checks that the host counts again what it has counted wrongly of the space acme-a, and that a metric tells what it counts
+// and the space doesn't have.
 func checkDrift(t *testing.T, b *berth, host, space *cluster) {
 	t.Helper()
 	drift := func(want string) {
@@ -121,9 +123,15 @@ func checkDrift(t *testing.T, b *berth, host, space *cluster) {
 			return expect("drift", strings.Join(regexp.MustCompile(`(?m)^berth_space_quota_drift{.*pods.*$`).FindAllString(text, -1), "\n"), want)
 		})
 	}
+	host.kubectl(t, "patch", "resourcequota", "berth", "--namespace=berth-acme-a", "--subresource=status", "--type=merge", "-p", `{"status": {"used": {"pods": "0"}}}`)
+	eventually(t, func() error { // upstream's controller does so every 5 minutes
+		counted := host.kubectl(t, "get", "resourcequota", "berth", "--namespace=berth-acme-a", "-o", "jsonpath={.status.used.pods}")
+		return expect("pods that the host counts", counted, fmt.Sprint(hostPods(t, host, "acme-a")))
+	})
 	space.kubectl(t, "scale", "deployment", "web", "--replicas=0")
 	eventually(t, func() error { return expect("pods on the host", hostPods(t, host, "acme-a"), 0) })
 	drift("")
+	time.Sleep(2 * time.Second) // what is deleted is counted again, without a pod that comes at that time
 	host.kubectl(t, "run", "stranger", "--namespace=berth-acme-a", "--image=nginx")
 	drift(`berth_space_quota_drift{resource="pods",space="acme-a"} 1`)
 	host.kubectl(t, "delete", "pod", "stranger", "--namespace=berth-acme-a", "--now")

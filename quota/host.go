@@ -14,12 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/translate"
 )
 
 // AnnotationMark on a ResourceQuota is [SpaceQuota.Mark].
@@ -92,6 +94,7 @@ func (h *Host) SpaceQuota(ctx context.Context, space string) (*SpaceQuota, error
 	if read.Used == nil {
 		read.Used = Amounts{}
 	}
+	delete(read.Hard, translate.ResourceRecount)
 	read.names = slices.Collect(maps.Keys(read.Hard))
 	for name, hard := range read.Hard {
 		if enforced, is := quota.Status.Hard[name]; is && enforced.Cmp(hard) > 0 { // the host lets the space use that until its status says otherwise
@@ -149,6 +152,25 @@ func (h *Host) UpdateSpaceQuota(ctx context.Context, q *SpaceQuota) error {
 		err = h.client.Status().Patch(ctx, quota, patch, fieldOwner)
 	}
 	return failure(err, "change the quota of space "+q.Space)
+}
+
+// Recount has the host count again what a space uses. Its controller counts what is in its cache, also when pods come that admission has
+// counted already, and that it doesn't know yet. Then it counts too little until something else has it count, such as this.
+func (h *Host) Recount(ctx context.Context, space string) error {
+	quota := h.quota(space)
+	if err := h.client.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
+		return failure(err, "read the quota of space "+space)
+	}
+	count := quota.Spec.Hard[translate.ResourceRecount]
+	next := resource.NewQuantity(count.Value()%1000+1, resource.DecimalSI)
+	patch, err := merge(map[string]any{
+		"metadata": map[string]any{"resourceVersion": quota.ResourceVersion},
+		"spec":     map[string]any{"hard": map[string]any{translate.ResourceRecount: next}},
+	})
+	if err == nil {
+		err = h.client.Patch(ctx, quota, patch, fieldOwner)
+	}
+	return failure(err, "have the host count again what space "+space+" uses")
 }
 
 // merge returns a merge patch.

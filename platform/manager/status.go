@@ -157,6 +157,14 @@ func (m *Manager) observeQuota(ctx context.Context, status *v1alpha1.SpaceStatus
 		}
 		m.quotas.saw(name, read)
 		seen = read
+		again, err := m.shares.Recount(ctx, name, read.Used)
+		if err != nil {
+			m.logger.Error(err, "Could not have the host count again what a space uses; Berth retries", "space", name)
+		}
+		if again > 0 {
+			m.quotas.changed(name)
+			m.objects.Queue.AddAfter(name, again)
+		}
 	}
 	if seen == nil {
 		return nil // it is as it was when the last process ended

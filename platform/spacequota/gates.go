@@ -53,14 +53,6 @@ func (q *Quotas) Lower(space string, to quota.Amounts) quota.Amounts {
 	return nil
 }
 
-// Drift returns how much more the host counts of a space that runs in this process than its objects use ([quota.Gate.Drift]).
-func (q *Quotas) Drift(space string, onHost quota.Amounts) quota.Amounts {
-	if gate := q.gate(space); gate != nil {
-		return gate.Drift(onHost)
-	}
-	return nil
-}
-
 // Raise implements [quota.Gates].
 func (q *Quotas) Raise(space string, hard quota.Amounts) {
 	if gate := q.gate(space); gate != nil {

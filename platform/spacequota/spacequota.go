@@ -67,6 +67,7 @@ type Options struct {
 // Quotas are the shares of a platform's spaces. They are safe for concurrent use.
 type Quotas struct {
 	Options
+	host    *quota.Host
 	ledgers *quota.Ledgers
 	queue   workqueue.TypedRateLimitingInterface[task]
 
@@ -74,6 +75,7 @@ type Quotas struct {
 	gates  map[string]*quota.Gate
 	hungry map[string]*hunger
 	short  map[string]shortage // by space
+	drifts map[string]drift    // by space
 }
 
 // shortage is what the host rejected of a space, and when it last did. A syncer tries again after ten minutes at the latest.
@@ -104,7 +106,7 @@ func New(o Options) (*Quotas, error) {
 		return nil, err
 	}
 	q := &Quotas{
-		Options: o, gates: map[string]*quota.Gate{}, hungry: map[string]*hunger{}, short: map[string]shortage{},
+		Options: o, host: store, gates: map[string]*quota.Gate{}, hungry: map[string]*hunger{}, short: map[string]shortage{}, drifts: map[string]drift{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryPause, time.Minute)),
 	}
 	q.ledgers = quota.New(store, q, o.Clock)
@@ -161,5 +163,6 @@ func (q *Quotas) Remove(ctx context.Context, space string) error {
 	defer q.mu.Unlock()
 	delete(q.hungry, space)
 	delete(q.short, space)
+	delete(q.drifts, space)
 	return nil
 }

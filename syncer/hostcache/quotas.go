@@ -33,7 +33,7 @@ func leftOf(q *corev1.ResourceQuota) *corev1.ResourceQuota {
 		return out
 	}
 	if !ok {
-		names := slices.Sorted(maps.Keys(q.Status.Hard))
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(q.Status.Hard)), func(name corev1.ResourceName) bool { return name == translate.ResourceRecount })
 		values := []string{Digest(map[string]string{"": strings.Join(resourceNames(names), " ")})[:8]}
 		for _, name := range names {
 			hard, used := q.Status.Hard[name], q.Status.Used[name]
