@@ -53,7 +53,8 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
-	target, err := resolve.Resolve(r.URL.EscapedPath(), g.own(r), "")
+	path := r.URL.EscapedPath()
+	target, err := resolve.Resolve(path, g.own(path, r), "")
 	if err != nil {
 		refusePath(w, err)
 		return
@@ -81,8 +82,8 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // own returns the space that a short path of the client is for. Other paths need none, and the look-up parses tokens.
-func (g *Router) own(r *http.Request) string {
-	if g.Own == nil || strings.HasPrefix(r.URL.EscapedPath(), resolve.Prefix) {
+func (g *Router) own(path string, r *http.Request) string {
+	if g.Own == nil || strings.HasPrefix(path, resolve.Prefix) {
 		return ""
 	}
 	return g.Own(r)
