@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func (c *cluster) fullPaths(t *testing.T, tenant string) *cluster {
 // tenantURLs is a Berth with two tenants and their spaces. One of them has two, and the other one a dedicated one.
 type tenantURLs struct {
 	*berth
-	api, demo, solar, second, lunar *cluster
+	hostAPI, demo, solar, second, lunar *cluster
 }
 
 // U1, U3, U4: a full path leads to the space of the tenant's name, and its credentials count there and nowhere else.
@@ -82,7 +83,9 @@ func TestFullPathsReachTheSpaceOfTheTenant(t *testing.T) {
 
 func (u *tenantURLs) haveAllVerbs(t *testing.T) {
 	maps := u.solar.fullPaths(t, "solar").CoreV1().ConfigMaps("default")
-	follow := must(maps.Watch(t.Context(), metav1.ListOptions{LabelSelector: "of=test"}))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	follow := must(maps.Watch(ctx, metav1.ListOptions{LabelSelector: "of=test"}))(t)
 	defer follow.Stop()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "plan", Labels: map[string]string{"of": "test"}}}
 	object = must(maps.Create(t.Context(), object, metav1.CreateOptions{}))(t)
@@ -122,7 +125,7 @@ func (u *tenantURLs) leadToTheHost(t *testing.T) {
 		"/apis/berth.dev/v1alpha1/tenants/solar":        `"kind":"Tenant"`,
 		"/apis/berth.dev/v1alpha1/tenants/solar/status": `"kind":"Tenant"`,
 	} {
-		if out := must(u.api.raw(t, path))(t); !strings.Contains(out, kind) {
+		if out := must(u.hostAPI.raw(t, path))(t); !strings.Contains(out, kind) {
 			t.Errorf("%s answers %s", path, out)
 		}
 	}
