@@ -97,6 +97,7 @@ func (h *hostAccount) isAnOwner(t *testing.T) {
 	if want := []string{"system:authenticated", "berth:host:serviceaccounts", "berth:host:serviceaccounts:tenant-system"}; is.Username != hostRobot || !slices.Equal(slices.Sorted(slices.Values(is.Groups)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("it is %s of %v", is.Username, is.Groups)
 	}
+	must(robot.fullPaths(t, h.space).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}))(t) // U1
 	robot.kubectl(t, "create", "namespace", "robots")
 	eventually(t, func() error {
 		subjects := robot.kubectl(t, "get", "rolebindings", "-n", "robots", "-o", "jsonpath={.items[*].subjects[*]['kind','name']}")

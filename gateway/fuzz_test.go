@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/gateway/resolve"
 )
 
 // FuzzClassify: whatever a client asks for, it is counted as something that there is a limit of, and costs something.
@@ -43,13 +44,16 @@ func FuzzClassify(f *testing.F) {
 func FuzzRoute(f *testing.F) {
 	f.Add("/spaces/a/api/../..", "/api")
 	f.Add("/spaces/%61/x", "//host/x")
+	f.Add("/api/v1/tenants/a/namespaces/n/pods/p/proxy", "/api/v1/namespaces/n/pods/p/proxy/?x=1")
+	f.Add("/apis/apps/v1/tenants/a/deployments", "/version#x")
+	f.Add("/api/v1/tenants/a/namespaces/n/pods/p/proxy", "/api/ v1/x")
 	f.Fuzz(func(t *testing.T, target, to string) {
 		u, err := url.ParseRequestURI(target)
 		if err != nil || !strings.HasPrefix(target, "/") {
 			return
 		}
 		var asked string
-		g := &Router{Lookup: func(space string) http.Handler {
+		g := &Router{TenantOf: func(space string) string { return space }, Lookup: func(space string) http.Handler {
 			asked = space
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", to)
@@ -58,8 +62,21 @@ func FuzzRoute(f *testing.F) {
 		}}
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}})
-		if strings.Contains(asked, "/") || w.Code == http.StatusFound && !strings.HasPrefix(u.EscapedPath(), Path(asked)) {
+		if asked == "" || w.Code != http.StatusFound {
+			return
+		}
+		full := strings.Contains(u.EscapedPath(), "/tenants/"+asked+"/")
+		if strings.Contains(asked, "/") || !full && !strings.HasPrefix(u.EscapedPath(), Path(asked)) {
 			t.Errorf("%q leads to space %q", target, asked)
+		}
+		location, err := url.Parse(w.Header().Get("Location"))
+		if err != nil || !isPath(to) || strings.Contains(target+to, "/.") || strings.Contains(to, "%2e") || strings.ContainsAny(to, `\`) {
+			return // the space sends its client elsewhere
+		}
+		if path := u.ResolveReference(location).EscapedPath(); full {
+			if there, err := resolve.Resolve(path, "", ""); err != nil || there.Space != asked {
+				t.Errorf("from %q, %q leads to %q", target, to, path)
+			}
 		}
 	})
 }

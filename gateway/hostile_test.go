@@ -213,7 +213,7 @@ func getHTTP2(t *testing.T, address, path string, settings ...http2.Setting) net
 func TestHostileRequestsToNoSpaceEndTheConnection(t *testing.T) {
 	t.Parallel()
 	address := strangers(t)
-	for _, path := range []string{"/livez", "/readyz", "/", "/api", "/spaces/", "/spaces/nobody/api"} {
+	for _, path := range []string{"/livez", "/readyz", "/", "/api", "/spaces/", "/spaces/nobody/api", "/api/v1/tenants/nobody/pods", "/api/v1/tenants/a/tenants/b/pods"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			c := tls.Client(dialFrom(t, "127.0.0.1", address), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
@@ -230,8 +230,11 @@ func TestHostileRequestsToNoSpaceEndTheConnection(t *testing.T) {
 func TestHostileStrangersLearnNoNames(t *testing.T) {
 	address := strangers(t)
 	var want string
-	for _, path := range []string{"nobody/api", "a/api", "a/version", "a/healthz", "a/readyz", "a", "a--b/livez", "..", "A/api", "system/api"} {
-		resp, err := get(t, "127.0.0.1", address+"/spaces/"+path, nil)
+	for _, path := range []string{
+		"spaces/nobody/api", "spaces/a/api", "spaces/a/version", "spaces/a/healthz", "spaces/a/readyz", "spaces/a", "spaces/a--b/livez", "spaces/..", "spaces/A/api",
+		"spaces/system/api", "api/v1/tenants/nobody/pods", "api/v1/tenants/a/pods", "api/v1/tenants/a--b/pods", "apis/apps/v1/tenants/system/deployments",
+	} {
+		resp, err := get(t, "127.0.0.1", address+"/"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

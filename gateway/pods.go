@@ -74,7 +74,7 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	handler := p.Router.Lookup(space)
 	if handler == nil {
-		notFound(w, space)
+		noSuchSpace(w)
 		return
 	}
 	p.Router.serveSpace(space, p.Router.limited(space, handler), w, r)

@@ -4,6 +4,8 @@
 package gateway
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,23 +14,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
-// Prefix is the prefix of the paths of spaces: Prefix + name + "/...".
-const Prefix = "/spaces/"
-
 // SystemSpace is the name in paths of the host's own API (T3).
-const SystemSpace = "system"
+const SystemSpace = resolve.System
 
 // Path returns the path of a space's API, without a trailing slash.
-func Path(space string) string { return Prefix + space }
+func Path(space string) string { return resolve.Prefix + space }
 
-// Router routes requests to spaces by their [Path].
+// Router routes requests to spaces by their paths, as package resolve says.
 type Router struct {
 	// Lookup returns the handler of a space; nil if there is none.
 	Lookup func(space string) http.Handler
-	// Own, if set, returns the space of a request without [Prefix]; "" if it is unknown. The result need not be
+	// TenantOf, if set, returns the tenant of a space; "" if it has none. Without it, no path leads to a tenant.
+	TenantOf func(space string) (tenant string)
+	// Own, if set, returns the space of a request whose path names none; "" if it is unknown. The result need not be
 	// verified, because Verify does that.
 	Own func(r *http.Request) (space string)
 	// Verify, if set, reports whether a request has a credential of a space, which need not exist, and returns the
@@ -51,34 +53,52 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
-	name, prefix := spaceOf(r.URL), ""
-	switch {
-	case name != "":
-		prefix = Path(name)
-		r = rooted(r, name)
-	case g.Own != nil && !strings.HasPrefix(r.URL.EscapedPath(), Prefix):
-		name = g.Own(r)
-	}
-	if name == "" {
-		notFound(w, name)
+	path := r.URL.EscapedPath()
+	target, err := resolve.Resolve(path, g.own(path, r), "")
+	if err != nil {
+		refusePath(w, err)
 		return
 	}
+	r = inside(r, target.Path)
 	if g.Verify != nil {
-		verified, ok, err := g.Verify(name, r)
+		verified, ok, err := g.Verify(target.Space, r)
 		if err != nil || !ok {
 			refuseStranger(w, err)
 			return
 		}
 		r = verified
 	}
-	handler := g.Lookup(name)
+	handler := g.Lookup(target.Space)
 	if handler == nil {
-		notFound(w, name)
+		noSuchSpace(w)
 		return
 	}
-	handler = g.limited(name, handler)
-	here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { redirecting(handler, w, r) })
-	g.serveSpace(name, http.StripPrefix(prefix, here), w, r)
+	if target.Tenant != "" && (g.TenantOf == nil || g.TenantOf(target.Space) != target.Tenant) {
+		refuse(w, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
+		return
+	}
+	handler = g.limited(target.Space, handler)
+	g.serveSpace(target.Space, redirecting(target, handler), w, r)
+}
+
+// own returns the space that a short path of the client is for. Other paths need none, and the look-up parses tokens.
+func (g *Router) own(path string, r *http.Request) string {
+	if g.Own == nil || strings.HasPrefix(path, resolve.Prefix) {
+		return ""
+	}
+	return g.Own(r)
+}
+
+// inside returns a request with the path inside its space. The path has its escapes, which are valid.
+func inside(r *http.Request, path string) *http.Request {
+	u := *r.URL
+	u.Path, _ = url.PathUnescape(path)
+	if u.RawPath = ""; u.EscapedPath() != path {
+		u.RawPath = path
+	}
+	r2 := *r
+	r2.URL = &u
+	return &r2
 }
 
 // serveSpace serves a request with a space's handler, and counts and traces it.
@@ -98,27 +118,6 @@ func (g *Router) limited(space string, next http.Handler) http.Handler {
 		return next
 	}
 	return g.Limiter.limit(space, g.Meter, next)
-}
-
-// spaceOf returns the space that a path names; "" if it names none.
-func spaceOf(u *url.URL) string {
-	rest, found := strings.CutPrefix(u.EscapedPath(), Prefix)
-	if !found {
-		return ""
-	}
-	// Names are DNS labels, so a name with an escape is not a space.
-	space, _, _ := strings.Cut(rest, "/")
-	return space
-}
-
-// rooted makes /spaces/NAME mean the root of the space.
-func rooted(r *http.Request, name string) *http.Request {
-	if r.URL.EscapedPath() != Path(name) {
-		return r
-	}
-	r = r.Clone(r.Context())
-	r.URL.Path, r.URL.RawPath = Path(name)+"/", ""
-	return r
 }
 
 // strangerTimeout limits how long a client without a credential may take to send the rest of its request, and to read
@@ -145,12 +144,25 @@ func refuseStranger(w http.ResponseWriter, err error) {
 	httpstatus.Unauthorized(w)
 }
 
-// notFound responds in a form that kubectl prints.
-func notFound(w http.ResponseWriter, space string) {
-	closeAfter(w)
-	message := "this is Berth's gateway; a space's API is at " + Prefix + "NAME: use the kubeconfig that `berth kubeconfig NAME` prints"
-	if space != "" {
-		message = "the space does not exist here; check the server URL in your kubeconfig"
+// refusePath responds to a request whose path leads to no space.
+func refusePath(w http.ResponseWriter, err error) {
+	code := http.StatusBadRequest
+	if unresolved := (*resolve.Error)(nil); errors.As(err, &unresolved) {
+		code = unresolved.Code
 	}
-	httpstatus.Write(w, http.StatusNotFound, metav1.StatusReasonNotFound, message, 0)
+	refuse(w, code, err.Error())
+}
+
+func noSuchSpace(w http.ResponseWriter) {
+	refuse(w, http.StatusNotFound, "the space does not exist here; check the server URL in your kubeconfig")
+}
+
+// refuse responds in a form that kubectl prints.
+func refuse(w http.ResponseWriter, code int, message string) {
+	closeAfter(w)
+	reason := metav1.StatusReasonBadRequest
+	if code == http.StatusNotFound {
+		reason = metav1.StatusReasonNotFound
+	}
+	httpstatus.Write(w, code, reason, message, 0)
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/internal/fielderror"
@@ -205,6 +206,14 @@ func (p *Platform) lookup(space string) http.Handler {
 	return p.manager.Handler(space)
 }
 
+// tenantOf implements [gateway.Router.TenantOf].
+func (p *Platform) tenantOf(space string) string {
+	if space == gateway.SystemSpace {
+		return v1alpha1.SystemTenant
+	}
+	return p.manager.TenantOf(space)
+}
+
 // verify implements [gateway.Router.Verify]. Requests to an embedded host are not verified here: its only users are
 // admins, and its API server authenticates them.
 func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, error) {
@@ -217,7 +226,7 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 func (p *Platform) serve(context.Context) error {
 	p.limiter = gateway.NewLimiter(p.config.Specs.Limits)
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil
@@ -226,10 +235,14 @@ func (p *Platform) serve(context.Context) error {
 // issuer implements [gateway.Router.Own]. Clients whose URL has no path, such as `kubectl proxy`, reach the space that
 // issued their certificate or token (U2).
 func issuer(r *http.Request) string {
+	space := credentials.SpaceOf(r)
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return pki.SpaceOf(r.TLS.PeerCertificates[0])
+		space = pki.SpaceOf(r.TLS.PeerCertificates[0])
 	}
-	return credentials.SpaceOf(r)
+	if space == datadir.HostName { // an embedded host issues credentials under this name, and no space has it
+		return gateway.SystemSpace
+	}
+	return space
 }
 
 func (p *Platform) startTracing(ctx context.Context) error {

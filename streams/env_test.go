@@ -75,7 +75,7 @@ func (env *testEnv) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	env.url = env.serve(cert, &gateway.Router{Lookup: env.lookup})
+	env.url = env.serve(cert, &gateway.Router{Lookup: env.lookup, TenantOf: func(space string) string { return space }})
 	// The host has a port of its own, and its API the root, as clusters have.
 	hostURL := env.serve(cert, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { env.lookup(gateway.SystemSpace).ServeHTTP(w, r) }))
 

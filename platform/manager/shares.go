@@ -42,14 +42,20 @@ func (m *Manager) giveShares(context.Context) error {
 	return nil
 }
 
+// TenantOf returns the tenant of a space of this platform; "" if it has none.
+func (m *Manager) TenantOf(space string) string {
+	if object := m.objects.Get(space); object != nil {
+		return object.Spec.TenantName
+	}
+	if applied := m.applied.get(space); applied != nil { // the watch is behind
+		return applied.Spec.TenantName
+	}
+	return ""
+}
+
 // quotaOf returns the tenant of a space of this platform, which is empty if it has none, and the quota of the space itself.
 func (m *Manager) quotaOf(space string) (tenant string, ceiling quota.Amounts) {
-	if object := m.objects.Get(space); object != nil {
-		tenant = object.Spec.TenantName
-	} else if applied := m.applied.get(space); applied != nil { // the watch is behind
-		tenant = applied.Spec.TenantName
-	}
-	if tenant == "" {
+	if tenant = m.TenantOf(space); tenant == "" {
 		return "", nil
 	}
 	return tenant, m.config.Specs.Of(space).Ceiling
