@@ -125,7 +125,7 @@ func TestSharesOfHoldersThatAreGoneAreFreed(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "gone"}, Spec: v1alpha1.QuotaLedgerSpec{Parent: "a", Limit: pods}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "named"}, Spec: v1alpha1.QuotaLedgerSpec{Limit: pods}},
 	}
-	e.create(namespace, ledgers[0], ledgers[1], &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "early"}, Spec: v1alpha1.SpaceSpec{PlatformName: "elsewhere", TenantName: "named"}})
+	e.create(namespace, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "berth"}, Spec: corev1.ResourceQuotaSpec{Hard: pods}}, ledgers[0], ledgers[1], &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "early"}, Spec: v1alpha1.SpaceSpec{PlatformName: "elsewhere", TenantName: "named"}})
 	share := func(kind v1alpha1.QuotaHolderKind, name string) v1alpha1.QuotaShare {
 		return v1alpha1.QuotaShare{Kind: kind, Name: name, Reserved: pods}
 	}
@@ -154,7 +154,7 @@ func TestSharesOfHoldersThatAreGoneAreFreed(t *testing.T) {
 		})
 	}
 	stop = e.run()
-	// The namespace of a space that was removed by force may have pods. The ledger of a tenant goes before its share.
+	// While the quota of a space that was removed by force is there, its pods may use that. The ledger of a tenant goes before its share.
 	left("Space/a", "Space/removed", "Tenant/b", "Tenant/gone")
 	e.eventually("the ledger of a tenant that is gone is deleted", func(ctx context.Context) error {
 		if err := e.Get(ctx, client.ObjectKey{Name: "gone"}, ledgers[0]); !apierrors.IsNotFound(err) {

@@ -106,14 +106,21 @@ func (l *leftovers) removeFrom(ctx context.Context, ledger *v1alpha1.QuotaLedger
 	return nil
 }
 
-// spaceGone reports whether nothing is left of a space. As long as its namespace is there, its pods may run and its quota hold.
+// spaceGone reports whether nothing is left of a space. As long as its quota is on the host, its pods may use that.
 func (l *leftovers) spaceGone(ctx context.Context, name string) (bool, error) {
 	if gone, err := l.gone(ctx, &v1alpha1.Space{}, name); err != nil || !gone {
 		return false, err
 	}
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return missing(l.live.Get(ctx, client.ObjectKey{Name: translate.Space{Name: name}.HostNamespace()}, namespace))
+	quotas := &metav1.PartialObjectMetadataList{}
+	quotas.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ResourceQuotaList"))
+	switch err := l.live.List(ctx, quotas, client.InNamespace(translate.Space{Name: name}.HostNamespace()), client.Limit(1)); {
+	case apierrors.IsForbidden(err):
+		l.logger.Info("Kept the share of a space that doesn't exist, because the operator may not list resourcequotas", "space", name)
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for the quota of space %s: %w", name, err)
+	}
+	return len(quotas.Items) == 0, nil
 }
 
 // tenantGone reports whether nothing is left of a tenant. As long as its ledger is there, its spaces may have shares of it.
