@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	"sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
+	kindexec "sigs.k8s.io/kind/pkg/exec"
 )
 
 const (
@@ -145,11 +146,19 @@ func (d *docker) load(c clusterOptions, files []string) error {
 			}
 			err = errors.Join(nodeutils.LoadImageArchive(node, f), f.Close())
 			if err != nil {
-				return fmt.Errorf("load image %s into %s: %w", file, node, err)
+				return fmt.Errorf("load image %s into %s: %w%s", file, node, err, outputOf(err))
 			}
 		}
 	}
 	return nil
+}
+
+// outputOf returns what a command of kind's printed, which its error doesn't say.
+func outputOf(err error) string {
+	if failed := (*kindexec.RunError)(nil); errors.As(err, &failed) && len(failed.Output) > 0 {
+		return ": " + strings.TrimSpace(string(failed.Output))
+	}
+	return ""
 }
 
 func (d *docker) down(ctx context.Context, c clusterOptions) error {
