@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
@@ -55,7 +57,7 @@ func full(name string) metrics.Space {
 	return metrics.Space{
 		Name: name, State: metrics.Awake, Ready: true, HostObjects: map[string]int{"pods": 3},
 		Store: &metrics.Store{File: 4096, Log: 512, Live: 2048, Limit: 1 << 20, Revision: 7}, Sync: &metrics.Sync{Done: 5},
-		Limits: bounds.NewAccount(nil).Usage(),
+		Limits: bounds.NewAccount(nil).Usage(), QuotaDrift: corev1.ResourceList{"pods": resource.MustParse("-1")},
 	}
 }
 
@@ -222,6 +224,18 @@ func TestASleepingSpaceShowsItsFile(t *testing.T) {
 	expect(t, text, `berth_space_store_bytes{part="file",space="quiet"} 8192`, `berth_space_awake{space="quiet"} 0`, `berth_space_ready{space="quiet"} 1`)
 	if strings.Contains(text, "berth_space_store_revision{") {
 		t.Error("it has no revision without its store")
+	}
+}
+
+// A tenant decides which of the resources of its quota it uses. That many series it has not.
+func TestSeriesOfDriftAreBounded(t *testing.T) {
+	s, one := &spaces{}, full("a")
+	for i := range 100 {
+		one.QuotaDrift[corev1.ResourceName(fmt.Sprintf("requests.example.com/%d", i))] = resource.MustParse("2")
+	}
+	s.set(one)
+	if count := strings.Count(scrape(t, newMetrics(s)), "\nberth_space_quota_drift{"); count != 20 {
+		t.Errorf("%d series", count)
 	}
 }
 

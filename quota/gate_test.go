@@ -108,3 +108,27 @@ func TestHostileAmountsAreDropped(t *testing.T) {
 		t.Errorf("%v comes back as %v", amounts, back)
 	}
 }
+
+// Q3: what the host counts and a space that runs doesn't have is known, also of resources that the space doesn't use.
+func TestDriftIsWhatTheHostCountsMore(t *testing.T) {
+	gate := quota.NewGate(nil, newClock())
+	counted := make(chan struct{})
+	gate.CountedAfter(counted)
+	onHost := quota.Amounts{"pods": resource.MustParse("3"), "requests.cpu": resource.MustParse("1"), "requests.example.com/gpu": resource.MustParse("1"), "services": resource.MustParse("5")}
+	if drift := gate.Drift(onHost); drift != nil {
+		t.Errorf("before the objects of the space are counted, the drift is %v", drift)
+	}
+	close(counted)
+	gate.Saw("a", nil, quota.Amounts{"pods": resource.MustParse("1"), "requests.cpu": resource.MustParse("1"), "requests.example.com/gpu": resource.MustParse("2")})
+	drift := gate.Drift(onHost)
+	if pods, gpus := drift["pods"], drift["requests.example.com/gpu"]; len(drift) != 2 || pods.Value() != 2 || gpus.Value() != -1 {
+		t.Errorf("the drift is %v", drift)
+	}
+	if drift := gate.Drift(quota.Amounts{"pods": resource.MustParse("1")}); len(drift) != 0 {
+		t.Errorf("the drift of what agrees is %v", drift)
+	}
+	gate.Close()
+	if drift := gate.Drift(onHost); drift != nil {
+		t.Errorf("once the space has stopped, the drift is %v", drift)
+	}
+}
