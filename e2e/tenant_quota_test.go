@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // hostPods returns how many pods spaces have on the host.
@@ -131,7 +130,9 @@ func checkDrift(t *testing.T, b *berth, host, space *cluster) {
 	space.kubectl(t, "scale", "deployment", "web", "--replicas=0")
 	eventually(t, func() error { return expect("pods on the host", hostPods(t, host, "acme-a"), 0) })
 	drift("")
-	time.Sleep(2 * time.Second) // what is deleted is counted again, without a pod that comes at that time
+	eventually(t, func() error { // what is deleted is counted again, without a pod that comes at that moment
+		return expect("pods of the space's quota", host.kubectl(t, "get", "space", "acme-a", "-o", "jsonpath={.status.quota.used.pods}"), "0")
+	})
 	host.kubectl(t, "run", "stranger", "--namespace=berth-acme-a", "--image=nginx")
 	drift(`berth_space_quota_drift{resource="pods",space="acme-a"} 1`)
 	host.kubectl(t, "delete", "pod", "stranger", "--namespace=berth-acme-a", "--now")

@@ -187,7 +187,12 @@ func TestATenantMayRefuseOvercommitment(t *testing.T) {
 	} {
 		e.create(one)
 		e.limitIs(one.Name)
-		time.Sleep(time.Until(one.CreationTimestamp.Add(1100 * time.Millisecond))) // the age of an object is in seconds
+		e.eventually("the next one is younger, in seconds", func(context.Context) error {
+			if time.Now().Truncate(time.Second).After(one.CreationTimestamp.Time) {
+				return nil
+			}
+			return errors.New("it isn't yet")
+		})
 	}
 	e.limitIs("c", "requests.cpu", "6")
 	e.limitIs("b", "requests.cpu", "2")

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/translate"
 )
 
 // AnnotationMark on a ResourceQuota is [SpaceQuota.Mark].
@@ -94,7 +93,7 @@ func (h *Host) SpaceQuota(ctx context.Context, space string) (*SpaceQuota, error
 	if read.Used == nil {
 		read.Used = Amounts{}
 	}
-	delete(read.Hard, translate.ResourceRecount)
+	delete(read.Hard, v1alpha1.ResourceRecount)
 	read.names = slices.Collect(maps.Keys(read.Hard))
 	for name, hard := range read.Hard {
 		if enforced, is := quota.Status.Hard[name]; is && enforced.Cmp(hard) > 0 { // the host lets the space use that until its status says otherwise
@@ -161,11 +160,11 @@ func (h *Host) Recount(ctx context.Context, space string) error {
 	if err := h.client.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
 		return failure(err, "read the quota of space "+space)
 	}
-	count := quota.Spec.Hard[translate.ResourceRecount]
+	count := quota.Spec.Hard[v1alpha1.ResourceRecount]
 	next := resource.NewQuantity(count.Value()%1000+1, resource.DecimalSI)
 	patch, err := merge(map[string]any{
 		"metadata": map[string]any{"resourceVersion": quota.ResourceVersion},
-		"spec":     map[string]any{"hard": map[string]any{translate.ResourceRecount: next}},
+		"spec":     map[string]any{"hard": map[string]any{string(v1alpha1.ResourceRecount): next}},
 	})
 	if err == nil {
 		err = h.client.Patch(ctx, quota, patch, fieldOwner)

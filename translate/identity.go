@@ -14,9 +14,6 @@ import (
 // with this prefix are never copied.
 const Domain = "berth.dev"
 
-// ResourceRecount in the ResourceQuota of a space limits nothing. A change of its number has the host's controller count again.
-const ResourceRecount = "count/recounts." + Domain
-
 // Keys on host objects. Labels are for selecting: by watches, network policies, and garbage collection. Annotations
 // contain the full identity, which may be too long for a label.
 const (

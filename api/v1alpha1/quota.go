@@ -90,3 +90,7 @@ type Bandwidth struct {
 	// +optional
 	Max *resource.Quantity `json:"max,omitempty"`
 }
+
+// ResourceRecount in the ResourceQuota of a space limits nothing. When its number changes, the host's controller counts again what the space
+// uses.
+const ResourceRecount corev1.ResourceName = "count/recounts.berth.dev"

@@ -120,7 +120,7 @@ type TenantSpec struct {
 	// With Refused, each of these tenants has at most what the older ones leave. Those whose quota doesn't name a resource have what
 	// the others leave. Defaults to Allowed.
 	// +optional
-	// +kubebuilder:default=Allowed
+	// +default="Allowed"
 	QuotaOvercommit QuotaOvercommit `json:"quotaOvercommit,omitempty"`
 	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
 	// one of the same name.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -33,7 +34,7 @@ func leftOf(q *corev1.ResourceQuota) *corev1.ResourceQuota {
 		return out
 	}
 	if !ok {
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(q.Status.Hard)), func(name corev1.ResourceName) bool { return name == translate.ResourceRecount })
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(q.Status.Hard)), func(name corev1.ResourceName) bool { return name == v1alpha1.ResourceRecount })
 		values := []string{Digest(map[string]string{"": strings.Join(resourceNames(names), " ")})[:8]}
 		for _, name := range names {
 			hard, used := q.Status.Hard[name], q.Status.Used[name]
