@@ -176,7 +176,7 @@ spec:
 	claims := newPod("claims", func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("d")}}
 	})
-	refused(t, "a claim", create(claims), "spaces have no resource claims; remove them here and in the containers' resources, and request deviceclass.resource.kubernetes.io/CLASS")
+	refused(t, "a claim", create(claims), "the platform doesn't sync resource claims of the space; remove them here and in the containers' resources, and request deviceclass.resource.kubernetes.io/CLASS")
 
 	demo.run(t, "default", asks("fast-1", "fast"))
 	demo.run(t, "default", asks("fast-2", "fast"))

@@ -19,6 +19,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,7 @@ func testSwitchedOff(t *testing.T, name string, switchOff func(env *testEnv, off
 		"ownpriorityclasses":     {"scheduling.k8s.io", host, stays, "pods are of them"},
 		"ownstorageclasses":      {"storage.k8s.io", host, stays, "volumes are of them"},
 		"ownpersistentvolumes":   {core, host, stays, "they lead to data"},
+		"resourceclaims":         {resourcev1.GroupName, host, goes, "no pod can use them"},
 		"volumesnapshots":        {snapshotv1.GroupName, host, stays, "they are data"},
 		"gateways":               {"gateway.networking.k8s.io", host, goes, "the host would go on to serve them"},
 		"httproutes":             {"gateway.networking.k8s.io", host, goes, "the host would go on to serve them"},

@@ -56,6 +56,13 @@ func (c Counted) Allows(name corev1.ResourceName) bool {
 // AllowsClass reports whether claims may request devices of a class.
 func (c Counted) AllowsClass(class string) bool { return slices.Contains(c, ClassQuotaName(class)) }
 
+// AllowsClaims reports whether claims may request devices of any class.
+func (c Counted) AllowsClaims() bool {
+	return slices.ContainsFunc(c, func(name corev1.ResourceName) bool {
+		return strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass)
+	})
+}
+
 // Strings returns the form that the host's admission policies read: names of resources, and class:CLASS.
 func (c Counted) Strings() (out []string) {
 	for _, name := range c {
