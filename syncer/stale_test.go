@@ -206,7 +206,9 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 	made(&nodev1.RuntimeClass{Handler: "of-the-host"})
 	made(priorityClass("", 5))
 	made(storageClassOf("", provisioner))
-	env = synced(t, name, syncOptions...)
+	env = newEnv(t, name)
+	env.counts(name, 1)
+	env.syncing(t, syncOptions...)
 	if err := isolation.InstallPolicies(t.Context(), host, env.options.Sync); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +228,7 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}, newConfigMap("config"), newSecret("secret"),
 		newClaimOf("data", name), claimOf("own", "own"), service, manual, slice, pod,
-		newIngress("shop", name, "ingress."+name+".example"),
+		newIngress("shop", name, "ingress."+name+".example"), claimOfDevice("gpu", name),
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "open"}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "budget"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}},
 		snapshotOf("nightly", "data", name), newGateway("shop", name, "gateway."+name+".example"), newRoute("shop", "shop", "gateway."+name+".example", "web"),

@@ -42,6 +42,9 @@ func CheckDeviceClaim(counted Counted, path *field.Path, m *metav1.ObjectMeta, s
 	}
 	for i, request := range spec.Devices.Requests {
 		path := path.Child("requests").Index(i)
+		if request.Exactly == nil && len(request.FirstAvailable) == 0 {
+			errs = append(errs, field.Forbidden(path, "Berth doesn't know this kind of request; use exactly, or firstAvailable"))
+		}
 		if exactly := request.Exactly; exactly != nil {
 			errs = append(errs, checkDeviceRequest(counted, path.Child("exactly"), asSubRequest(exactly))...)
 			if ptr.Deref(exactly.AdminAccess, false) {
