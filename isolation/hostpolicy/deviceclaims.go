@@ -19,7 +19,8 @@ const deviceRequest = "deviceClassName:class selectors[]{cel{expression:selector
 // deviceClaims hold resource claims to what translate.CheckDeviceClaim allows. A claim that requests nothing would count
 // as no device in the quota, and an account could create any number.
 func deviceClaims() []admissionv1.Validation {
-	const requests = "object.spec.?devices.?requests.orValue([])"
+	// An empty list of requests is null.
+	const requests = "(object.spec.?devices.?requests.orValue(null) == null ? [] : object.spec.devices.requests)"
 	parts := "size(object.spec.?devices.?constraints.orValue([])) + " + requests + ".map(r, 1 + size(r.?exactly.?selectors.orValue([])) + " +
 		"r.?firstAvailable.orValue([]).map(s, 1 + size(s.?selectors.orValue([]))).sum()).sum()"
 	return []admissionv1.Validation{
