@@ -236,3 +236,34 @@ spaces:
 		}
 	}
 }
+
+// Q2, Q4: claims count in the quota of the tenant, over all of its spaces, and what one frees another one gets.
+func TestClaimsOfATenantCountInItsQuota(t *testing.T) {
+	t.Parallel()
+	b := start(t, configured(t, `
+spaceDefaults:
+  sync: [{resource: resourceclaims, value: "on"}]`), "--operator")
+	host := b.host(t)
+	host.apply(t, devicesOn("fast", "host-node-1"))
+	for _, tenant := range [][2]string{{"acme", "{quota: {fast.deviceclass.resource.k8s.io/devices: 2}}"}, {"acme-a", "{parent: acme, quota: {fast.deviceclass.resource.k8s.io/devices: 2}}"}, {"rival", "{}"}} {
+		host.apply(t, tenantObject(tenant[0], tenant[1]))
+		awaitTenant(t, host, tenant[0])
+	}
+	acme, below, rival := b.space(t, "acme"), b.space(t, "acme-a"), b.space(t, "rival")
+	acme.apply(t, claimObject("one", fastExactly+"}"))
+	acme.run(t, "default", claimingPod("one", byName("one")))
+	below.apply(t, templateObject("each", fastExactly+"}"))
+	below.run(t, "default", claimingPod("two", byTemplate("each")))
+	acme.apply(t, claimObject("three", fastExactly+"}"))
+	event := acme.awaitEvent(t, "default", "ResourceClaim", "three", "HostQuotaExceeded")
+	for _, text := range []string{"requested: fast.deviceclass.resource.k8s.io/devices=1", "used: fast.deviceclass.resource.k8s.io/devices=1"} {
+		if !strings.Contains(event.Message, text) {
+			t.Errorf("the refusal is %q, want %q", event.Message, text)
+		}
+	}
+	if out, err := rival.tryKubectl(t, claimObject("one", fastExactly+"}"), "apply", "-f", "-"); err == nil || !strings.Contains(out, "the quota of the space doesn't name fast.deviceclass.resource.k8s.io/devices") {
+		t.Errorf("a claim of a tenant whose quota doesn't name the class: %s", out)
+	}
+	below.kubectl(t, "delete", "pod", "two")
+	acme.run(t, "default", claimingPod("three", byName("three")))
+}
