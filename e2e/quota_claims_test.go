@@ -84,6 +84,38 @@ func (c *cluster) awaitWaiting(t *testing.T, namespace, name, claim string) {
 	})
 }
 
+// awaitClaim returns the claim that was created for a pod by a template, once it is another than a former one.
+func (c *cluster) awaitClaim(t *testing.T, pod, former string) (claim string) {
+	t.Helper()
+	eventually(t, func() error {
+		v, err := c.CoreV1().Pods("default").Get(t.Context(), pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(v.Status.ResourceClaimStatuses) != 1 || *v.Status.ResourceClaimStatuses[0].ResourceClaimName == former {
+			return fmt.Errorf("pod %s has the claims %+v", pod, v.Status.ResourceClaimStatuses)
+		}
+		claim = *v.Status.ResourceClaimStatuses[0].ResourceClaimName
+		return nil
+	})
+	return claim
+}
+
+// awaitUser waits until a claim has a device, and one pod that uses it.
+func (c *cluster) awaitUser(t *testing.T, claim, pod string) {
+	t.Helper()
+	eventually(t, func() error {
+		v, err := c.ResourceV1().ResourceClaims("default").Get(t.Context(), claim, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if v.Status.Allocation == nil || len(v.Status.ReservedFor) != 1 || v.Status.ReservedFor[0].Name != pod {
+			return fmt.Errorf("the status of claim %s is %+v", claim, v.Status)
+		}
+		return nil
+	})
+}
+
 const fastExactly = "exactly: {deviceClassName: fast"
 
 // Q4: a tenant claims devices of the classes that the quota names, by name and by template, selects them by attributes, shares them
@@ -144,9 +176,18 @@ spaces:
 	}
 	host.awaitWaiting(t, hostNamespace, hostName("default", "third"), hostName("default", "third"))
 
+	// A pod that waits gets another claim, once the controller finds that the one which it created is gone.
+	if _, err := demo.CoreV1().Pods("default").Create(t.Context(), claimingPod("late", byTemplate("each")), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waits := demo.awaitClaim(t, "late", "")
+	host.awaitWaiting(t, hostNamespace, hostName("default", "late"), hostName("default", waits))
+	demo.kubectl(t, "delete", "resourceclaim", waits)
 	b.crash(t)
 	b.up(t, config)
 	demo, host = b.demo(t), b.host(t)
+	host.awaitWaiting(t, hostNamespace, hostName("default", "late"), hostName("default", demo.awaitClaim(t, "late", waits)))
+	demo.kubectl(t, "delete", "pod", "late")
 	if claims := claimsOnHost(t, host, "demo"); len(claims) != 2 {
 		t.Errorf("the host has the claims %q, want 2", claims)
 	}
@@ -154,6 +195,9 @@ spaces:
 	demo.kubectl(t, "delete", "resourceclaim", "shared", "--wait=false")
 	demo.kubectl(t, "delete", "pod", "first", "second")
 	demo.awaitRunning(t, "default", "third")
+	demo.kubectl(t, "delete", "pod", "third") // the next pod may get another device for the same claim
+	demo.run(t, "default", claimingPod("fourth", byName("third")))
+	demo.awaitUser(t, "third", "fourth")
 	demo.kubectl(t, "delete", "pod", "own") // its claim is deleted with it
 	demo.run(t, "default", claimingPod("again", byTemplate("each")))
 
