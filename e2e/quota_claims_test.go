@@ -139,6 +139,7 @@ spaces:
 	demo.run(t, "default", claimingPod("second", byName("shared")))
 	own := demo.run(t, "default", claimingPod("own", byTemplate("each")))
 
+	var version string
 	eventually(t, func() error { // the tenant sees which pods share the claim, and nothing of the host
 		claim, err := demo.ResourceV1().ResourceClaims("default").Get(t.Context(), "shared", metav1.GetOptions{})
 		if err != nil {
@@ -152,6 +153,7 @@ spaces:
 			claim.Status.Allocation.NodeSelector != nil || claim.Status.ReservedFor[0].UID != first.UID && claim.Status.ReservedFor[1].UID != first.UID {
 			return fmt.Errorf("its status is %+v", claim.Status)
 		}
+		version = claim.ResourceVersion
 		return nil
 	})
 	onHost := must(host.ResourceV1().ResourceClaims(hostNamespace).Get(t.Context(), hostName("default", "shared"), metav1.GetOptions{}))(t)
@@ -176,6 +178,9 @@ spaces:
 	}
 	host.awaitWaiting(t, hostNamespace, hostName("default", "third"), hostName("default", "third"))
 
+	if claim := must(demo.ResourceV1().ResourceClaims("default").Get(t.Context(), "shared", metav1.GetOptions{}))(t); claim.ResourceVersion != version {
+		t.Errorf("the claim is written again and again: its version is %s, it was %s", claim.ResourceVersion, version)
+	}
 	// A pod that waits gets another claim, once the controller finds that the one which it created is gone.
 	if _, err := demo.CoreV1().Pods("default").Create(t.Context(), claimingPod("late", byTemplate("each")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -23,8 +23,9 @@ const (
 	MaxSelectorBytes = 256
 	// SelectorCalls are the functions and methods, separated by |, that such an expression may call.
 	SelectorCalls = "quantity|semver|compareTo|isGreaterThan|isLessThan|contains|startsWith|endsWith|has|orValue|hasValue"
-	// SelectorForm is a regular expression for such expressions. They are ASCII, and a parenthesis after a word, which is a call, is after one of [SelectorCalls]. So the macros that repeat something aren't possible. The host's
-	// scheduler evaluates the expressions of all tenants for each device of a class on each node.
+	// SelectorForm is a regular expression for such expressions. They are ASCII, and of the words before a parenthesis, which
+	// are calls, each is one of [SelectorCalls]. So the macros that repeat something aren't possible: the host's scheduler
+	// evaluates the expressions of all tenants, for each device of a class on each node.
 	SelectorForm = `^((` + SelectorCalls + `)[(]|[A-Za-z0-9_]+( +[A-Za-z0-9_]+)* *([!-'*-/:-@[-^{-~)]|$)|[ -/:-@[-^{-~])*$`
 )
 
@@ -146,13 +147,13 @@ func PushDeviceClaim(want, have *resourcev1.ResourceClaim) bool { return PushMet
 const DeviceDriver = "devices." + Domain
 
 // PullDeviceClaimStatus returns what a tenant sees of the status of a host claim: which requests have a device, and by which
-// of its pods they are used. Nodes often have the names of pools, and what drivers write is about the host.
+// of its pods they are used. Pools often have the names of nodes, and what drivers write is about the host.
 func (s Space) PullDeviceClaimStatus(host *resourcev1.ResourceClaim, usedBy []resourcev1.ResourceClaimConsumerReference) (status resourcev1.ResourceClaimStatus) {
 	if host.Status.Allocation == nil {
 		return status
 	}
 	status.ReservedFor = usedBy
-	status.Allocation = &resourcev1.AllocationResult{AllocationTimestamp: host.Status.Allocation.AllocationTimestamp.DeepCopy()}
+	status.Allocation = &resourcev1.AllocationResult{}
 	for _, r := range host.Status.Allocation.Devices.Results {
 		status.Allocation.Devices.Results = append(status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{
 			Request: r.Request, Driver: DeviceDriver, Pool: s.alias("pool", r.Driver, r.Pool), Device: s.alias("device", r.Driver, r.Pool, r.Device),

@@ -201,7 +201,7 @@ func TestDeviceClaimsHideTheHost(t *testing.T) {
 	shown.Pool, shown.Device = "", ""
 	want := resourcev1.ResourceClaimStatus{
 		ReservedFor: users,
-		Allocation: &resourcev1.AllocationResult{AllocationTimestamp: &at, Devices: resourcev1.DeviceAllocationResult{
+		Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 			Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "devices.berth.dev"}},
 		}},
 	}

@@ -36,8 +36,8 @@ func (s *Syncer) syncResourceClaims() error {
 
 func (s *Syncer) syncResourceClaimStatus(ctx context.Context, v, host *resourcev1.ResourceClaim) (time.Duration, error) {
 	status := s.Space.PullDeviceClaimStatus(host, s.usersOf(v, host))
-	if equality.Semantic.DeepEqual(status, v.Status) {
-		return 0, nil
+	if v.DeletionTimestamp != nil || equality.Semantic.DeepEqual(status, v.Status) {
+		return 0, nil // no pod can begin to use a claim that is being deleted
 	}
 	if v.Status.Allocation != nil && !equality.Semantic.DeepEqual(status.Allocation, v.Status.Allocation) {
 		status = resourcev1.ResourceClaimStatus{} // an allocation can't be changed, only removed; the update triggers another sync
