@@ -286,7 +286,8 @@ spaces:
 	}
 }
 
-// Q2, Q4: claims count in the quota of the tenant, over all of its spaces, and what one frees another one gets.
+// Q2, Q4, T9: claims count in the quota of the tenant, over all of its spaces and those of the tenants below, also in a process of their own,
+// and what one frees another one gets.
 func TestClaimsOfATenantCountInItsQuota(t *testing.T) {
 	t.Parallel()
 	b := start(t, configured(t, `
@@ -294,7 +295,7 @@ spaceDefaults:
   sync: [{resource: resourceclaims, value: "on"}]`), "--operator")
 	host := b.host(t)
 	host.apply(t, devicesOn("fast", "host-node-1"))
-	for _, tenant := range [][2]string{{"acme", "{quota: {fast.deviceclass.resource.k8s.io/devices: 2}}"}, {"acme-a", "{parent: acme, quota: {fast.deviceclass.resource.k8s.io/devices: 2}}"}, {"rival", "{}"}} {
+	for _, tenant := range [][2]string{{"acme", "{quota: {fast.deviceclass.resource.k8s.io/devices: 2}}"}, {"acme-a", "{parent: acme, quota: {fast.deviceclass.resource.k8s.io/devices: 2}, space: {isolation: Dedicated}}"}, {"rival", "{}"}} {
 		host.apply(t, tenantObject(tenant[0], tenant[1]))
 		awaitTenant(t, host, tenant[0])
 	}
