@@ -57,6 +57,8 @@ const (
 	IngressHosts
 	IngressPaths
 	GatewayListeners
+	ClaimParts
+	ClaimBytes
 	RouteHosts
 	RouteRules
 	RouteBackends

@@ -104,7 +104,7 @@ func TestTheDocumentationTellsOfEachRight(t *testing.T) {
 	_, rights, _ := strings.Cut(string(text), "## Rights of Berth's account")
 	rights, _, _ = strings.Cut(rights, "\n## ")
 	objects := render(t, append(slices.Clone(everything),
-		"sync.volumesnapshots=on", "sync.volumesnapshotclasses=on", "sync.gateways=on", "sync.httproutes=on", "sync.gatewayclasses=on", "sync.ownpriorityclasses=5")...)
+		"sync.volumesnapshots=on", "sync.volumesnapshotclasses=on", "sync.resourceclaims=on", "sync.gateways=on", "sync.httproutes=on", "sync.gatewayclasses=on", "sync.ownpriorityclasses=5")...)
 	role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth" })
 	for _, rule := range role.Rules {
 		writes := slices.ContainsFunc(rule.Verbs, func(v string) bool { return !slices.Contains([]string{"get", "list", "watch"}, v) })
@@ -287,7 +287,7 @@ func TestTheChartBoundsExportedClassesAsTheCodeDoes(t *testing.T) {
 // M4: so are the rights on kinds that are off by default, of which Berth itself
 // has none either until they are on.
 func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
-	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on", "gateways=on", "httproutes=on", "gatewayclasses=on", "nodes=all"}
+	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on", "resourceclaims=on", "gateways=on", "httproutes=on", "gatewayclasses=on", "nodes=all"}
 	for _, sync := range [][]string{nil, all[:1], all[1:2], {"nodes=standins"}, all, {"nodes=all", "daemonsets=translated"}} {
 		syncOptions, objects := renderSynced(t, sync)
 		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })

@@ -146,21 +146,7 @@ spaces:
   spec: {quota: {requests.deviceclass.resource.kubernetes.io/fast: "2", slow.deviceclass.resource.k8s.io/devices: "1"}}`))
 	demo, host := b.demo(t), b.host(t)
 	for _, class := range []string{"fast", "slow", "secret"} {
-		host.apply(t, fmt.Sprintf(`
-apiVersion: resource.k8s.io/v1
-kind: DeviceClass
-metadata: {name: %[1]s}
-spec: {selectors: [{cel: {expression: "device.driver == '%[1]s.example.com'"}}]}
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {name: %[1]s}
-spec:
-  driver: %[1]s.example.com
-  nodeName: host-node-1
-  pool: {name: host-node-1, generation: 1, resourceSliceCount: 1}
-  devices: [{name: a}, {name: b}, {name: c}, {name: d}]
-`, class))
+		host.apply(t, devicesOn(class, "host-node-1"))
 	}
 	asks := func(name, class string) *corev1.Pod {
 		return newPod(name, func(p *corev1.Pod) {
@@ -176,7 +162,7 @@ spec:
 	claims := newPod("claims", func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("d")}}
 	})
-	refused(t, "a claim", create(claims), "spaces have no resource claims; remove them here and in the containers' resources, and request deviceclass.resource.kubernetes.io/CLASS")
+	refused(t, "a claim", create(claims), "the platform doesn't sync resource claims of the space; remove them here and in the containers' resources, and request deviceclass.resource.kubernetes.io/CLASS")
 
 	demo.run(t, "default", asks("fast-1", "fast"))
 	demo.run(t, "default", asks("fast-2", "fast"))

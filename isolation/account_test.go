@@ -154,7 +154,7 @@ func TestTheHostLetsTheAccountDoNoMoreThanSync(t *testing.T) {
 		}
 	}
 	// What is off by default takes no right until it is on.
-	for resource, group := range map[string]string{"poddisruptionbudgets": "policy", "serviceaccounts": "", "volumesnapshots": "snapshot.storage.k8s.io"} {
+	for resource, group := range map[string]string{"poddisruptionbudgets": "policy", "serviceaccounts": "", "volumesnapshots": "snapshot.storage.k8s.io", "resourceclaims": "resource.k8s.io"} {
 		for _, verb := range work {
 			if may(t, verb, group, resource, "berth-mine") {
 				t.Errorf("may %s %s, which are not synced", verb, resource)

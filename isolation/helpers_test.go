@@ -129,7 +129,7 @@ func startPolicedHost(t *testing.T) *policedHost {
 // everyKind has those synced, too, that are off by default.
 func everyResource(t *testing.T) resources.SyncOptions {
 	t.Helper()
-	syncOptions, err := resources.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on"})
+	syncOptions, err := resources.Parse([]string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "resourceclaims=on"})
 	if err != nil {
 		t.Fatal(err)
 	}

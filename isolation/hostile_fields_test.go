@@ -5,18 +5,22 @@ package isolation_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testfields"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
 )
 
 // M4 (finding S14): a host refuses an object that has a field, or a value of it,
@@ -25,7 +29,7 @@ import (
 func TestHostileFieldsAreRefusedByTheHost(t *testing.T) {
 	g, ctx := startPolicedHost(t), t.Context()
 	own, err := resources.Parse([]string{
-		"ownpriorityclasses=100", "ownstorageclasses=offered.example", "ownpersistentvolumes=offered.example={space}/", "poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on",
+		"ownpriorityclasses=100", "ownstorageclasses=offered.example", "ownpersistentvolumes=offered.example={space}/", "poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "resourceclaims=on",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +37,10 @@ func TestHostileFieldsAreRefusedByTheHost(t *testing.T) {
 	if err := isolation.InstallPolicies(ctx, g.admin, own); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Apply(ctx, g.admin, mine, nil, isolation.Syncing(own)); err != nil {
+	space, quota := mine, maps.Clone(v1alpha1.DefaultQuota())
+	quota[translate.ClassQuotaName("offered.example")] = resource.MustParse("1")
+	space.Settings.Counted = translate.CountedBy(quota)
+	if err := isolation.Apply(ctx, g.admin, space, quota, isolation.Syncing(own)); err != nil {
 		t.Fatal(err)
 	}
 	byPolicies, otherwise := 0, 0

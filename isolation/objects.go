@@ -89,7 +89,7 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	for key, list := range map[string][]string{
 		translate.AnnotationPlacement: {o.where.String()}, translate.AnnotationPriorities: {space.Settings.Priorities.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
 		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
-		hostpolicy.AnnotationPodResources: names(space.Settings.Counted), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
+		hostpolicy.AnnotationPodResources: space.Settings.Counted.Strings(), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
 	} {
 		if said := strings.Join(list, ","); said != "" {
 			ns.Annotations[key] = said
@@ -98,13 +98,6 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 	ns.Labels[podsecurity.EnforceLevelLabel] = string(cmp.Or(space.Settings.PodSecurity.Level, translate.PodSecurityLevel))
 	ns.Labels[podsecurity.EnforceVersionLabel] = podsecurity.VersionLatest
 	return ns
-}
-
-func names(of translate.Counted) (out []string) {
-	for _, name := range of {
-		out = append(out, string(name))
-	}
-	return out
 }
 
 // limits returns a LimitRange with defaults for containers that request nothing, because the quota counts only what is

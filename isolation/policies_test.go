@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,7 +132,7 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 	everywhere := &metav1.LabelSelector{}
 	const whose, closed, conditions, gates = "only copies of the space's objects", "own pods and public addresses", "only status.conditions in the status", "that answer Berth's readiness gates"
 	const identity, node, outside, posing = "that no controller of the host acts on", "may not choose nodes", "may have no spec.externalIPs", "nor the spec.serviceAccountName of Berth"
-	const mounts, devices, volumes, copies, drains = "may mount only", "and no device", "may not choose a volume", "may copy claims", "spec.minAvailable"
+	const mounts, devices, volumes, copies, drains = "may mount only", "what the quota of the space names", "may not choose a volume", "may copy claims", "spec.minAvailable"
 	const fields = "only the fields that Berth needs"
 	const address = "may choose neither spec.loadBalancerIP"
 	data := claim("mine--default--data", func(*corev1.PersistentVolumeClaimSpec) {})
@@ -227,6 +228,11 @@ func TestHostileWritesOfASpacesAccountAreRefusedByTheHost(t *testing.T) {
 		"a claim on devices": {specWith(func(p *corev1.PodSpec) {
 			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("devices")}}
 		}), devices},
+
+		"a claim of a class that no quota names": {created(&resourcev1.ResourceClaim{ObjectMeta: meta("berth-mine", "mine--default--d", "mine"), Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "fast"}}},
+		}}}), "fields that Berth needs of resourceclaims"},
+		"a claim of no devices": {created(&resourcev1.ResourceClaim{ObjectMeta: meta("berth-mine", "mine--default--d", "mine")}), "need a request"},
 
 		"a volume of the host's": {claiming(func(c *corev1.PersistentVolumeClaimSpec) { c.VolumeName = "backups" }), volumes},
 		"a volume by its labels": {claiming(func(c *corev1.PersistentVolumeClaimSpec) {

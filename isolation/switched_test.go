@@ -30,7 +30,7 @@ func TestADedicatedSpaceMayWatchWhatItWatches(t *testing.T) {
 		{"storageclasses=off", "ownstorageclasses=ebs.csi.aws.com"},
 		{"priorityclasses=off", "ownpriorityclasses=1000"},
 		{"storageclasses=off", "ingressclasses=off", "runtimeclasses=off", "priorityclasses=off", "ingresses=off", "networkpolicies=off"},
-		{"nodes=all", "gateways=on", "ingresses=off", "httproutes=on", "volumesnapshots=on", "poddisruptionbudgets=on", "serviceaccounts=on"},
+		{"nodes=all", "gateways=on", "ingresses=off", "httproutes=on", "volumesnapshots=on", "poddisruptionbudgets=on", "serviceaccounts=on", "resourceclaims=on"},
 		{"nodes=all", "ownstorageclasses=ebs.csi.aws.com", "ownpriorityclasses=1000"},
 	} {
 		parsed, err := resources.Parse(options)

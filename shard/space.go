@@ -131,7 +131,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		KubernetesServiceIP: net.ParseIP(address),
 
 		KubernetesServiceServed: space.Pods.Valid(),
-		Controllers:             controllers(settings.Placement),
+		Controllers:             controllers(&settings),
 		HiddenNodes:             true,
 		Access:                  settings.Access,
 		Quota:                   s.config.Quota(name),
@@ -178,11 +178,14 @@ func (s *Shard) syncOf(settings *Settings) resources.SyncOptions {
 	return ptr.Deref(settings.Sync, s.config.Sync.Sync)
 }
 
-// controllers returns the controllers to run for a space with this placement of pods.
-func controllers(where translate.Placement) []string {
+// controllers returns the controllers to run for a space with these settings.
+func controllers(settings *Settings) []string {
 	all := vcluster.SpaceControllers()
-	if where.ByName {
+	if settings.Placement.ByName {
 		all = append(all, names.DaemonSetController)
+	}
+	if settings.Objects.Claims {
+		all = append(all, names.ResourceClaimController)
 	}
 	return all
 }

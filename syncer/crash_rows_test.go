@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -113,6 +114,11 @@ func crashRows() []crashRow {
 				c := o.(*corev1.PersistentVolumeClaim)
 				return fmt.Sprint(c.Status.Phase, c.Status.Capacity.Storage())
 			},
+		},
+		{
+			name: resources.ResourceClaims, list: func() client.ObjectList { return &resourcev1.ResourceClaimList{} },
+			make: func(_ *crashWalk, name string) client.Object { return claimOfDevice(name, "crash") },
+			fact: existence,
 		},
 		{
 			name: resources.Ingresses, list: func() client.ObjectList { return &networkingv1.IngressList{} },

@@ -81,7 +81,8 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	if err := isolation.InstallPolicies(t.Context(), w.onHost, parsed); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Apply(t.Context(), w.onHost, w.space, nil, isolation.Syncing(parsed)); err != nil {
+	w.counts("crash", 1000)
+	if err := isolation.Apply(t.Context(), w.onHost, w.space, w.hardQuota, isolation.Syncing(parsed)); err != nil {
 		t.Fatal(err)
 	}
 	w.inSpace = extended(t, w.toPlane())

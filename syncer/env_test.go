@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -15,7 +16,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -29,6 +32,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
@@ -43,19 +47,20 @@ import (
 // testEnv is one space on the shared host: a real control plane, and a syncer that
 // may be killed and started again, as a shard would run them in one process.
 type testEnv struct {
-	t       *testing.T
-	space   translate.Space
-	cluster *testhost.Host
-	clock   clock.PassiveClock
-	options syncer.Options
-	sync    *resources.SyncOptions // of the space, if they differ
-	where   translate.Placement
-	limits  *bounds.Account
-	domains []string
-	shares  bool // the syncer writes what is shared
-	config  vcluster.Config
-	plane   *vcluster.ControlPlane
-	reach   atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
+	t         *testing.T
+	space     translate.Space
+	cluster   *testhost.Host
+	clock     clock.PassiveClock
+	options   syncer.Options
+	sync      *resources.SyncOptions // of the space, if they differ
+	where     translate.Placement
+	hardQuota corev1.ResourceList // nil for the defaults
+	limits    *bounds.Account
+	domains   []string
+	shares    bool // the syncer writes what is shared
+	config    vcluster.Config
+	plane     *vcluster.ControlPlane
+	reach     atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
 
 	host    kubernetes.Interface // as the platform's admin
 	virtual kubernetes.Interface // as the tenant's admin, but past the isolation plug-in
@@ -123,7 +128,7 @@ func (env *testEnv) build(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.Apply(t.Context(), admin, env.space, nil, isolation.Syncing(ptr.Deref(env.sync, env.options.Sync)), isolation.PlacedBy(env.where), isolation.ExposedBy(env.options.IngressAnnotations)); err != nil {
+	if err := isolation.Apply(t.Context(), admin, env.space, env.hardQuota, isolation.Syncing(ptr.Deref(env.sync, env.options.Sync)), isolation.PlacedBy(env.where), isolation.ExposedBy(env.options.IngressAnnotations)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -326,6 +331,20 @@ func synced(t *testing.T, name string, syncOptions ...string) *testEnv {
 	env := newEnv(t, name)
 	env.syncing(t, syncOptions...)
 	return env
+}
+
+// counts has the quota of the space name a class of devices, so that claims may request these. It must be called before the syncer begins.
+func (env *testEnv) counts(class string, devices int64) {
+	env.hardQuota = maps.Clone(v1alpha1.DefaultQuota())
+	env.hardQuota[translate.ClassQuotaName(class)] = *resource.NewQuantity(devices, resource.DecimalSI)
+	env.space.Settings.Counted, env.space.Settings.Claims = translate.CountedBy(env.hardQuota), true
+}
+
+// claimOfDevice is a claim that requests a device of a class.
+func claimOfDevice(name, class string) *resourcev1.ResourceClaim {
+	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+		Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class}}},
+	}}}
 }
 
 // syncing begins a syncer of the space with these sync options.

@@ -19,6 +19,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,6 +71,7 @@ func testSwitchedOff(t *testing.T, name string, switchOff func(env *testEnv, off
 		"ownpriorityclasses":     {"scheduling.k8s.io", host, stays, "pods are of them"},
 		"ownstorageclasses":      {"storage.k8s.io", host, stays, "volumes are of them"},
 		"ownpersistentvolumes":   {core, host, stays, "they lead to data"},
+		"resourceclaims":         {resourcev1.GroupName, host, goes, "no pod can use them"},
 		"volumesnapshots":        {snapshotv1.GroupName, host, stays, "they are data"},
 		"gateways":               {"gateway.networking.k8s.io", host, goes, "the host would go on to serve them"},
 		"httproutes":             {"gateway.networking.k8s.io", host, goes, "the host would go on to serve them"},
@@ -204,7 +206,9 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 	made(&nodev1.RuntimeClass{Handler: "of-the-host"})
 	made(priorityClass("", 5))
 	made(storageClassOf("", provisioner))
-	env = synced(t, name, syncOptions...)
+	env = newEnv(t, name)
+	env.counts(name, 1)
+	env.syncing(t, syncOptions...)
 	if err := isolation.InstallPolicies(t.Context(), host, env.options.Sync); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +228,7 @@ func everyResourceOn(t *testing.T, name string) (env *testEnv, host, space clien
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "builder"}}, newConfigMap("config"), newSecret("secret"),
 		newClaimOf("data", name), claimOf("own", "own"), service, manual, slice, pod,
-		newIngress("shop", name, "ingress."+name+".example"),
+		newIngress("shop", name, "ingress."+name+".example"), claimOfDevice("gpu", name),
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "open"}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "budget"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}}},
 		snapshotOf("nightly", "data", name), newGateway("shop", name, "gateway."+name+".example"), newRoute("shop", "shop", "gateway."+name+".example", "web"),

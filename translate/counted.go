@@ -13,7 +13,8 @@ import (
 )
 
 // Counted are the resources, in addition to CPU, memory, and ephemeral storage, that pods of a space may request, because
-// the quota of the space counts them: extended resources and huge pages, by the names with which containers request them.
+// the quota of the space counts them: extended resources and huge pages, by the names with which containers request them,
+// and the classes of devices that claims may request, by the names in the quota ([ClassQuotaName]).
 // A quota ignores what it doesn't name: of all others, the first tenant would take the last (Q4).
 type Counted []corev1.ResourceName
 
@@ -23,7 +24,7 @@ func CountedBy(quota corev1.ResourceList) (c Counted) {
 		requested := corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
 		if class, ok := strings.CutSuffix(string(name), corev1.ResourceClaimsPerClass); ok {
 			// The scheduler makes a resource claim for such a request, which the quota counts.
-			c = append(c, corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix+class))
+			c = append(c, corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix+class), name)
 		} else if isHugePages(requested) || requested != name && isExtended(requested) {
 			c = append(c, requested)
 		}
@@ -48,8 +49,34 @@ func CountedIn(quota corev1.ResourceList) (entries corev1.ResourceList) {
 
 // Allows reports whether containers may request a resource.
 func (c Counted) Allows(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || slices.Contains(c, name)
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+		slices.Contains(c, name) && !strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass)
 }
+
+// AllowsClass reports whether claims may request devices of a class.
+func (c Counted) AllowsClass(class string) bool { return slices.Contains(c, ClassQuotaName(class)) }
+
+// AllowsClaims reports whether claims may request devices of any class.
+func (c Counted) AllowsClaims() bool {
+	return slices.ContainsFunc(c, func(name corev1.ResourceName) bool {
+		return strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass)
+	})
+}
+
+// Strings returns the form that the host's admission policies read: names of resources, and class:CLASS.
+func (c Counted) Strings() (out []string) {
+	for _, name := range c {
+		if class, ok := strings.CutSuffix(string(name), corev1.ResourceClaimsPerClass); ok {
+			out = append(out, CountedClass+class)
+			continue
+		}
+		out = append(out, string(name))
+	}
+	return out
+}
+
+// CountedClass is before the name of a class in [Counted.Strings]. No name of a resource contains a colon.
+const CountedClass = "class:"
 
 // QuotaName returns the name by which a quota counts what containers request of a resource.
 func QuotaName(name corev1.ResourceName) corev1.ResourceName {

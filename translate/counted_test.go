@@ -26,16 +26,25 @@ func TestWhatAQuotaCountsMayBeRequested(t *testing.T) {
 		quota[name] = resource.MustParse("0")
 	}
 	want := translate.Counted{
-		"deviceclass.resource.kubernetes.io/fast", "deviceclass.resource.kubernetes.io/gpu.example.com", "example.com/gpu", "hugepages-1Gi", "hugepages-2Mi",
+		"deviceclass.resource.kubernetes.io/fast", "deviceclass.resource.kubernetes.io/gpu.example.com", "example.com/gpu",
+		"gpu.example.com.deviceclass.resource.k8s.io/devices", "hugepages-1Gi", "hugepages-2Mi",
 	}
 	got := translate.CountedBy(quota)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for name, allowed := range map[corev1.ResourceName]bool{"cpu": true, "memory": true, "ephemeral-storage": true, "example.com/gpu": true, "example.com/fpga": false, "hugepages-64Ki": false} {
+	for name, allowed := range map[corev1.ResourceName]bool{"cpu": true, "memory": true, "ephemeral-storage": true, "example.com/gpu": true, "example.com/fpga": false, "hugepages-64Ki": false, "gpu.example.com.deviceclass.resource.k8s.io/devices": false} {
 		if got.Allows(name) != allowed {
 			t.Errorf("Allows(%s) is %v", name, !allowed)
 		}
+	}
+	if !got.AllowsClass("gpu.example.com") || got.AllowsClass("fast") {
+		t.Error("claims may request devices of the classes whose claims are counted, and of no others")
+	}
+	if diff := cmp.Diff([]string{
+		"deviceclass.resource.kubernetes.io/fast", "deviceclass.resource.kubernetes.io/gpu.example.com", "example.com/gpu", "class:gpu.example.com", "hugepages-1Gi", "hugepages-2Mi",
+	}, got.Strings()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 	if none := translate.CountedBy(nil); none.Allows("example.com/gpu") || !none.Allows("cpu") {
 		t.Error("without a quota, only what all pods may request is allowed")

@@ -32,8 +32,10 @@ type Settings struct {
 	Priorities Priorities
 	// DefaultLimits are the limits of containers that set none. Nil means [DefaultLimits].
 	DefaultLimits corev1.ResourceList
-	// Counted are the devices and huge pages that pods may request.
+	// Counted are the devices and huge pages that pods may request, and the classes that resource claims may.
 	Counted Counted
+	// Claims says that resource claims are synced, so that pods may refer to them.
+	Claims bool
 	// Bandwidth bounds the bandwidth of each pod.
 	Bandwidth PodBandwidth
 }

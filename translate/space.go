@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -51,9 +52,18 @@ func (s Space) NodeAlias(hostNode string) string {
 	if hostNode == "" {
 		return ""
 	}
+	return "node-" + s.digest(hostNode)
+}
+
+// alias returns the name in the space of something of a kind that belongs to a node, by what names it on the host.
+func (s Space) alias(kind string, names ...string) string {
+	return kind + "-" + s.digest("\x00"+kind+"\x00"+strings.Join(names, "\x00"))
+}
+
+func (s Space) digest(of string) string {
 	mac := hmac.New(sha256.New, s.NodeKey)
-	mac.Write([]byte(s.Name + "\x00" + hostNode))
-	return "node-" + hex.EncodeToString(mac.Sum(nil)[:6])
+	mac.Write([]byte(s.Name + "\x00" + of))
+	return hex.EncodeToString(mac.Sum(nil)[:6])
 }
 
 // ObjectMeta returns the metadata of v's host object: its name, namespace, and identity. The tenant's labels,

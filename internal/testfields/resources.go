@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -81,6 +82,11 @@ func Resources() []Resource {
 	})
 	add("snapshot.storage.k8s.io", "v1", "volumesnapshots", "VolumeSnapshot", func() client.Object {
 		return &snapshotv1.VolumeSnapshot{ObjectMeta: meta(), Spec: snapshotv1.VolumeSnapshotSpec{Source: snapshotv1.VolumeSnapshotSource{PersistentVolumeClaimName: ptr.To(own)}}}
+	})
+	add("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", func() client.Object {
+		return &resourcev1.ResourceClaim{ObjectMeta: meta(), Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+			Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "offered.example", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+		}}}}}
 	})
 	add("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", func() client.Object {
 		return &networkingv1.NetworkPolicy{ObjectMeta: meta(), Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}}

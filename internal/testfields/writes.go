@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ const (
 	server   = "set by the API server, whatever is sent"
 	hosts    = "the host's allocation, asked for by value where the space has it"
 	names    = "the name of the space's object on the host, which holds two dashes"
+	counted  = "what the quota of the space counts"
 	bounded  = "the tenant's own, up to a bound"
 	filled   = "filled in by the host's admission, which refuses a value that it would not fill in"
 )
@@ -58,6 +60,15 @@ func Writes() Table {
 		of[corev1.VolumeResourceRequirements](tenants, "requests limits"),
 		of[corev1.TypedLocalObjectReference](names, "apiGroup kind", but("name", "theirs", names)),
 		of[corev1.TypedObjectReference](names, "", but("apiGroup", "example.com", "that of snapshots"), but("kind", "Backup", "a claim, or a snapshot"), but("name", "theirs", names)),
+		of[resourcev1.ResourceClaim](tenants, "metadata spec", whole(server, "status")),
+		of[resourcev1.ResourceClaimSpec](tenants, "devices"),
+		of[resourcev1.DeviceClaim](tenants, "constraints", but("requests", []resourcev1.DeviceRequest{}, "at least one, so that the quota counts it")),
+		of[resourcev1.DeviceRequest](tenants, "name exactly firstAvailable"),
+		of[resourcev1.ExactDeviceRequest](counted, "selectors allocationMode count", but("deviceClassName", "theirs.example", counted)),
+		of[resourcev1.DeviceSubRequest](counted, "name selectors allocationMode count", but("deviceClassName", "theirs.example", counted)),
+		of[resourcev1.DeviceSelector](tenants, "cel"),
+		of[resourcev1.CELDeviceSelector]("simple ones", "", but("expression", "[1, 2].all(x, x > 0)", "simple ones")),
+		of[resourcev1.DeviceConstraint](tenants, "requests matchAttribute distinctAttribute"),
 		of[snapshotv1.VolumeSnapshot](tenants, "metadata spec", whole(server, "status")),
 		of[snapshotv1.VolumeSnapshotSpec](tenants, "source volumeSnapshotClassName"),
 		of[snapshotv1.VolumeSnapshotSource](names, "", but("persistentVolumeClaimName", "theirs", names)),

@@ -17,7 +17,7 @@ func podFields() Table {
 	return table(
 		of[corev1.Pod](tenants, "metadata spec", whole(server, "status")),
 		of[corev1.PodSpec](tenants, "volumes initContainers containers restartPolicy activeDeadlineSeconds dnsPolicy dnsConfig shareProcessNamespace "+
-			"securityContext imagePullSecrets hostname hostnameOverride affinity hostAliases readinessGates topologySpreadConstraints os hostUsers resources",
+			"securityContext imagePullSecrets hostname hostnameOverride affinity hostAliases readinessGates topologySpreadConstraints os hostUsers resources resourceClaims",
 			but("terminationGracePeriodSeconds", 1_000_000, bounded), but("automountServiceAccountToken", true, "always false"), but("enableServiceLinks", true, "always false"),
 			but("schedulerName", "theirs", "the default scheduler"), but("serviceAccountName", "berth-syncer", names), map[string]entry{"serviceAccount": {why: "the API server makes it of serviceAccountName"}},
 			but("nodeSelector", map[string]string{"pool": "theirs"}, "where the admin says so"), map[string]entry{"tolerations": {why: "of failing nodes"}},
@@ -64,7 +64,9 @@ func podFields() Table {
 		of[corev1.ConfigMapKeySelector](names, "key optional", but("name", "theirs", names)),
 		of[corev1.SecretKeySelector](names, "key optional", but("name", "theirs", names)),
 		of[corev1.FileKeySelector](tenants, "volumeName path key optional"),
-		of[corev1.ResourceRequirements](bounded, "limits", but("requests", corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}, "cpu, memory and ephemeral-storage")),
+		of[corev1.ResourceClaim](tenants, "name request"),
+		of[corev1.PodResourceClaim](tenants, "name", but("resourceClaimName", "theirs", names)),
+		of[corev1.ResourceRequirements](bounded, "limits claims", but("requests", corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}, "cpu, memory and ephemeral-storage")),
 		of[corev1.ContainerResizePolicy](tenants, "resourceName restartPolicy"),
 		of[corev1.ContainerRestartRule](tenants, "action exitCodes"),
 		of[corev1.ContainerRestartRuleOnExitCodes](tenants, "operator values"),

@@ -14,10 +14,10 @@ import (
 // isolates the space. Pods are [Pods]'s.
 func Accounts() Policy {
 	return Policy{
-		Variables: append(closedRanges(), listed("ingress", AnnotationIngress), listed("adds", AnnotationHostAdds)),
+		Variables: append(closedRanges(), listed("ingress", AnnotationIngress), listed("resources", AnnotationPodResources), listed("adds", AnnotationHostAdds)),
 		Validations: joined(
 			whose("services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
-			networkPolicies(), services(), endpointSlices(), ingresses(), gateways(), configs(), claims(), budgets(),
+			networkPolicies(), services(), endpointSlices(), ingresses(), gateways(), configs(), claims(), deviceClaims(), budgets(),
 			metadata(), shapes(),
 		),
 	}
@@ -43,6 +43,7 @@ func shapes() (all []admissionv1.Validation) {
 		{"networkpolicies", "", "podSelector" + selector + " policyTypes ingress[]{" + policyPorts + " from" + peers + "} egress[]{" + policyPorts + " to" + peers + "}"},
 		{"ingresses", "", `ingressClassName rules[]{host http{paths[]{path:plain-path pathType backend{service{name:own port{name number}}}}}} tls[]{hosts secretName:own}`},
 		{"poddisruptionbudgets", "", "minAvailable selector{matchLabels} unhealthyPodEvictionPolicy"},
+		{"resourceclaims", "", "devices{requests[]{name exactly{" + deviceRequest + "} firstAvailable[]{name " + deviceRequest + "}} constraints[]{requests matchAttribute distinctAttribute}}"},
 		{"volumesnapshots", "", "source{persistentVolumeClaimName:own} volumeSnapshotClassName"},
 		{"gateways", "", `gatewayClassName listeners[]{name hostname port protocol tls{mode certificateRefs[]{group kind name:own}}
 			allowedRoutes{namespaces{from} kinds[]{group kind}}} allowedListeners{namespaces{from:none}}`}, // newer definitions fill in the last

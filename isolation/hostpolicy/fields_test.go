@@ -21,7 +21,8 @@ func TestHostileFieldsAreRefusedByThePolicies(t *testing.T) {
 	if unknown := testfields.Writes().Check(); len(unknown) > 0 {
 		t.Errorf("the table is about fields that their types don't have: %v", unknown)
 	}
-	accounts, pods := newEvaluator(t, hostpolicy.Accounts(), nil), newEvaluator(t, hostpolicy.Pods(), nil)
+	counted := map[string]string{hostpolicy.AnnotationPodResources: "class:offered.example"}
+	accounts, pods := newEvaluator(t, hostpolicy.Accounts(), counted), newEvaluator(t, hostpolicy.Pods(), counted)
 	sites := 0
 	for _, r := range testfields.Resources() {
 		policy := accounts

@@ -96,8 +96,8 @@ func podParts() []admissionv1.Validation {
 			created+"object.spec.?volumes.orValue([]).all(v, "+parse(podVolume).at("dyn(v)", "", 1)+" && "+
 				"v.?projected.?sources.orValue([]).all(s, !has(s.serviceAccountToken) || "+token+"))"),
 		// Of what is not cpu or memory, requests and limits are the same.
-		Refuse("a space's pods may request only cpu, memory, ephemeral-storage, and what the quota of the space names, such as requests.example.com/gpu, and no device: spec may have no resourceClaims and no other resources",
-			created+"!has(object.spec.resourceClaims) && object.spec.?resources.?requests.orValue({})"+counted+" && "+
+		Refuse("a space's pods may request only cpu, memory, ephemeral-storage, and what the quota of the space names, such as requests.example.com/gpu, and no resourceClaims unless it names a class of devices",
+			created+"(!has(object.spec.resourceClaims) || variables.resources.exists(r, r.startsWith('"+translate.CountedClass+"'))) && object.spec.?resources.?requests.orValue({})"+counted+" && "+
 				"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, c.?resources.?requests.orValue({})"+counted+")"),
 	}
 }

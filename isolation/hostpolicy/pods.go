@@ -58,7 +58,8 @@ const (
 		"preferredDuringSchedulingIgnoredDuringExecution[]{weight preference" + nodeTerm + "}}} " +
 		"topologySpreadConstraints[]{maxSkew topologyKey whenUnsatisfiable minDomains labelSelector" + selector + "} " +
 		"schedulerName:scheduler tolerations[]{key operator value effect tolerationSeconds} hostAliases[]{ip hostnames} " +
-		"priorityClassName priority preemptionPolicy runtimeClassName overhead enableServiceLinks:false readinessGates[]{conditionType:gate} os{name} hostUsers resources{limits requests} "
+		"priorityClassName priority preemptionPolicy runtimeClassName overhead enableServiceLinks:false readinessGates[]{conditionType:gate} os{name} hostUsers resources{limits requests} " +
+		"resourceClaims[]{name resourceClaimName:own}"
 )
 
 func podShape() []admissionv1.Validation {
@@ -66,7 +67,7 @@ func podShape() []admissionv1.Validation {
 	message := OnlyFields + "pods: see docs/reference/host-access.md"
 	return []admissionv1.Validation{
 		Refuse(message, created+parse("apiVersion kind metadata spec status").only("dyn(object)", "")+" && "+parse(podSpec).only("dyn(object.spec)", "")),
-		Refuse(message, created+"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, "+parse(containers+"resources{limits requests}").at("dyn(c)", "", 1)+")"),
+		Refuse(message, created+"(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, "+parse(containers+"resources{limits requests claims[]{name request}}").at("dyn(c)", "", 1)+")"),
 		// One that is there can't change.
 		Refuse(message, "!has(request.subResource) || request.subResource != 'ephemeralcontainers' || object.spec.?ephemeralContainers.orValue([]).all(c, "+
 			"c in oldObject.spec.?ephemeralContainers.orValue([]) || "+parse(containers+"resources:empty targetContainerName").at("dyn(c)", "", 1)+")"),

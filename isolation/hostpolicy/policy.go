@@ -33,8 +33,8 @@ const (
 	AnnotationClosed = translate.Domain + "/closed"
 	// AnnotationPodSecurity lists what [PodSecurity] returns.
 	AnnotationPodSecurity = translate.Domain + "/pod-security"
-	// AnnotationPodResources lists the extended resources and huge pages that the quota
-	// of the space counts.
+	// AnnotationPodResources lists what the quota of the space counts, see
+	// [translate.Counted.Strings].
 	AnnotationPodResources = translate.Domain + "/pod-resources"
 	// AnnotationPodBandwidth lists what [PodBandwidth] returns.
 	AnnotationPodBandwidth = translate.Domain + "/pod-bandwidth"

@@ -56,6 +56,15 @@ func TestHostilePodsAreHeldToTheResourcesOfTheirQuota(t *testing.T) {
 		"a claim on a device": {gpu, func(p *corev1.PodSpec) {
 			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("mine--default--d")}}
 		}, counted},
+		"a claim on a device of a class": {gpu + ",class:fast", func(p *corev1.PodSpec) {
+			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("mine--default--d")}}
+		}, ""},
+		"a claim of the host": {"class:fast", func(p *corev1.PodSpec) {
+			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimName: ptr.To("d")}}
+		}, hostpolicy.OnlyFields},
+		"a template": {"class:fast", func(p *corev1.PodSpec) {
+			p.ResourceClaims = []corev1.PodResourceClaim{{Name: "d", ResourceClaimTemplateName: ptr.To("mine--default--d")}}
+		}, hostpolicy.OnlyFields},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEvaluator(t, hostpolicy.Pods(), map[string]string{hostpolicy.AnnotationPodResources: tc.listed})

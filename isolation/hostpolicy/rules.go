@@ -36,6 +36,10 @@ func rule(name, value string) string {
 	case "secret-type":
 		return value + " in " + quoted(string(corev1.SecretTypeOpaque), string(corev1.SecretTypeDockercfg), string(corev1.SecretTypeDockerConfigJson),
 			string(corev1.SecretTypeTLS), string(corev1.SecretTypeBasicAuth), string(corev1.SecretTypeSSHAuth))
+	case "class":
+		return classRule(value)
+	case "selector":
+		return selectorRule(value)
 	case "plain-path": // see translate.CheckIngress
 		return value + " == '' || " + value + ".matches('^/[A-Za-z0-9._~%:@&+,=/!*()-]*$')"
 	default:

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -196,7 +197,7 @@ func (s *Specs) Idle(space string) shard.Idle {
 func (s *Specs) Objects(space string) translate.Settings {
 	own := s.Of(space)
 	return translate.Settings{
-		DefaultLimits: own.defaultLimits(), Counted: translate.CountedBy(own.Quota), Bandwidth: own.bandwidth,
+		DefaultLimits: own.defaultLimits(), Counted: translate.CountedBy(own.Quota), Claims: own.sync.On(resources.ResourceClaims), Bandwidth: own.bandwidth,
 		PodSecurity: own.security, Domains: own.domains, ReservedLabels: s.reservedLabels, ShowNodeAddresses: s.showNodeAddresses,
 		Priorities: own.priorities,
 	}

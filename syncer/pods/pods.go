@@ -56,7 +56,7 @@ func (s *Syncer) Declarations() map[string]func() error {
 	return map[string]func() error{
 		resources.Pods: s.syncPods, resources.Nodes: s.syncNodes, resources.ConfigMaps: s.syncConfigMaps, resources.Secrets: s.syncSecrets,
 		resources.NetworkPolicies: s.syncNetworkPolicies, resources.Budgets: s.syncBudgets,
-		resources.ServiceAccounts: s.syncServiceAccounts, resources.Events: s.syncEvents,
+		resources.ServiceAccounts: s.syncServiceAccounts, resources.Events: s.syncEvents, resources.ResourceClaims: s.syncResourceClaims,
 	}
 }
 
@@ -75,6 +75,7 @@ func (s *Syncer) syncPods() error {
 			pod.TellNode(s.Space, want, have)
 			return pod.Push(want, have)
 		},
+		NeedsRecreate:      pod.ClaimsDiffer,
 		BeforeCreate:       s.completePod,
 		ForCreate:          pod.ForCreate,
 		AfterCreate:        s.reportLeftOut,
@@ -97,7 +98,7 @@ func (s *Syncer) syncPods() error {
 }
 
 func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
-	if pod.Gated(v) {
+	if pod.Gated(v) || s.Space.Settings.Claims && pod.AwaitsClaims(v) {
 		return nil, false, nil
 	}
 	asked := pod.Asked(v)

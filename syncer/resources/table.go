@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -93,6 +94,8 @@ const (
 	ExportedPriorityClasses = "ownpriorityclasses"
 	ExportedStorageClasses  = "ownstorageclasses"
 	ExportedVolumes         = "ownpersistentvolumes"
+
+	ResourceClaims = "resourceclaims"
 
 	VolumeSnapshots = "volumesnapshots"
 	SnapshotClasses = "volumesnapshotclasses"
@@ -325,6 +328,13 @@ func Table() []Resource {
 			Status: "that it is bound",
 			Rewritten: "those that the tenant made and that a claim names: name, claim; of these drivers and handles only, Retain; no attributes, no secrets, " +
 				"no class, no mount options, no node affinity",
+		},
+		{
+			Name: ResourceClaims, Direction: ToHost, Values: []string{Off, On},
+			Type: &resourcev1.ResourceClaim{}, Selector: ofSpaces,
+			Status: "which requests have a device, under an alias, and the pods of the space that use it",
+			Rewritten: "only classes that the quota of the space names; class, simple selectors, mode, count, alternatives, constraints; " +
+				"no administrator's access, no tolerations, no parameters for drivers",
 		},
 		{
 			Name: VolumeSnapshots, Direction: ToHost, Values: []string{Off, On},

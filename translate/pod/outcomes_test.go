@@ -86,7 +86,7 @@ func outcomes() []decided {
 			are(refused, "hostNetwork hostPID hostIPC", "namespaces of the host's"),
 			are(refused, "schedulerName", "except default-scheduler"),
 			are(hostOnly, "runtimeClassName", "an imported one is the host pod's, too ([syncing](../concepts/syncing.md)); any other is refused"),
-			are(refused, "resourceClaims", "request [devices of a class](quota.md#devices-and-huge-pages) in the limits of containers instead"),
+			are(refused, "resourceClaims", "except where [resource claims](../concepts/syncing.md#resource-claims) are synced; otherwise, request [devices of a class](quota.md#devices-and-huge-pages) in the limits of containers"),
 			are(refused, "schedulingGroup", "groups of pods are the host's scheduler's"),
 			are(hostOnly, "evictionResponders", "who answers evictions in the space is not there on the host"),
 		),
@@ -155,7 +155,7 @@ func containerOutcomes() []decided {
 		about[corev1.ResourceRequirements](
 			keepsBut("limits", corev1.ResourceList{"example.com/gpu": one()}, countedOnly),
 			keepsBut("requests", corev1.ResourceList{"example.com/gpu": one()}, countedOnly),
-			are(refused, "claims", "request [devices of a class](quota.md#devices-and-huge-pages) in limits instead"),
+			are(refused, "claims", "except where resource claims are synced"),
 		),
 		about[corev1.ContainerResizePolicy](keeps("resourceName restartPolicy")),
 		about[corev1.ContainerRestartRule](keeps("action exitCodes")),

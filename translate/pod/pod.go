@@ -74,12 +74,13 @@ func ToHost(s translate.Space, v *corev1.Pod, in Surroundings) *corev1.Pod {
 		OS:                            p.OS,
 		HostUsers:                     p.HostUsers,
 		Resources:                     p.Resources,
+		ResourceClaims:                resourceClaims(s, v),
 	}
 	host.Spec.DNSPolicy, host.Spec.DNSConfig = dns(s, v)
 	capGrace(&host.Spec)
 	weaken(host)
 	secure(s.Settings.PodSecurity, &host.Spec)
-	dropUncounted(s.Settings.Counted, &host.Spec)
+	dropUncounted(&s.Settings, &host.Spec)
 	replaceTopologies(&host.Spec)
 	return host
 }

@@ -19,7 +19,7 @@ import (
 
 // CheckSettings lists what a tenant may not ask for in a space with these settings, each with its field.
 func CheckSettings(s *translate.Settings, meta *metav1.ObjectMeta, spec *corev1.PodSpec) field.ErrorList {
-	return slices.Concat(checkSecurity(s.PodSecurity, meta, spec), checkResources(s.Counted, field.NewPath("spec"), spec), checkBandwidth(s.Bandwidth, meta))
+	return slices.Concat(checkSecurity(s.PodSecurity, meta, spec), checkResources(s, field.NewPath("spec"), spec), checkBandwidth(s.Bandwidth, meta))
 }
 
 func checkSecurity(p translate.PodSecurity, meta *metav1.ObjectMeta, spec *corev1.PodSpec) (errs field.ErrorList) {

@@ -14,21 +14,33 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/translate"
 )
 
 // noClaims is the reason why resource claims are refused.
-const noClaims = "spaces have no resource claims; remove them here and in the containers' resources, and request " + resourcev1.ResourceDeviceClassPrefix +
-	"CLASS in the containers' limits, if the quota of the space names it"
+const noClaims = "the platform doesn't sync resource claims of the space; remove them here and in the containers' resources, and request " + resourcev1.ResourceDeviceClassPrefix +
+	"CLASS in the containers' limits, if the quota of the space names it; or ask the platform's admin to sync resourceclaims"
 
-// checkResources refuses resources that the quota of the space doesn't count.
-func checkResources(counted translate.Counted, path *field.Path, spec *corev1.PodSpec) (errs field.ErrorList) {
-	if len(spec.ResourceClaims) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), noClaims))
+// noClasses is the reason why resource claims are refused in a space that can't have any.
+const noClasses = "the quota of the space names no class of devices; remove the claims here and in the containers' resources, or ask the platform's admin to add CLASS" +
+	corev1.ResourceClaimsPerClass + " to the quota"
+
+// checkResources refuses resources that the quota of the space doesn't count, and resource claims if they aren't synced.
+func checkResources(s *translate.Settings, path *field.Path, spec *corev1.PodSpec) (errs field.ErrorList) {
+	counted, reason := s.Counted, ""
+	if !s.Claims {
+		reason = noClaims
+	} else if !counted.AllowsClaims() {
+		reason = noClasses
 	}
+	if len(spec.ResourceClaims) > 0 && reason != "" {
+		errs = append(errs, field.Forbidden(path.Child("resourceClaims"), reason))
+	}
+	errs = append(errs, translate.AtMost(path.Child("resourceClaims"), len(spec.ResourceClaims), bounds.ClaimParts)...)
 	eachResources(path, spec, func(path *field.Path, r *corev1.ResourceRequirements) {
-		if len(r.Claims) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("claims"), noClaims))
+		if len(r.Claims) > 0 && reason != "" {
+			errs = append(errs, field.Forbidden(path.Child("claims"), reason))
 		}
 		for at, list := range map[string]corev1.ResourceList{"limits": r.Limits, "requests": r.Requests} {
 			for name, value := range list {
@@ -44,11 +56,13 @@ func checkResources(counted translate.Counted, path *field.Path, spec *corev1.Po
 }
 
 // dropUncounted clears from a host pod what [checkResources] refuses.
-func dropUncounted(counted translate.Counted, spec *corev1.PodSpec) {
+func dropUncounted(s *translate.Settings, spec *corev1.PodSpec) {
 	eachResources(nil, spec, func(_ *field.Path, r *corev1.ResourceRequirements) {
-		r.Claims = nil
+		if !s.Claims {
+			r.Claims = nil
+		}
 		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
-			maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool { return !counted.Allows(name) })
+			maps.DeleteFunc(list, func(name corev1.ResourceName, _ resource.Quantity) bool { return !s.Counted.Allows(name) })
 		}
 	})
 }

@@ -88,6 +88,9 @@ func SchedulingReason(message string) string {
 		{"volume node affinity conflict", "the pod's volumes are not in one place"},
 		{"unbound immediate PersistentVolumeClaims", "a volume claim of the pod is not bound yet"},
 		{"persistentvolumeclaim", "a volume claim of the pod is missing or not bound yet"},
+		{"cannot allocate all claims", "no devices are left for a resource claim of the pod"},
+		{"resourceclaim", "a resource claim of the pod is missing, or is in use"},
+		{"device class", "a device class of a resource claim doesn't exist"},
 		{"free ports", "a port is taken"},
 	}
 	for _, p := range phrases {

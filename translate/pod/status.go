@@ -33,6 +33,7 @@ func PullStatus(s translate.Space, v, host *corev1.Pod) corev1.PodStatus {
 		EphemeralContainerStatuses: scrubContainers(h.Status.EphemeralContainerStatuses, v, scrubber),
 		Resources:                  h.Status.Resources,
 		AllocatedResources:         h.Status.AllocatedResources,
+		ResourceClaimStatuses:      v.Status.ResourceClaimStatuses, // the space's own controller writes them
 	}
 	if out.QOSClass == "" {
 		out.QOSClass = h.Status.QOSClass

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,6 +70,9 @@ func (p *Isolation) Validate(ctx context.Context, a admission.Attributes, _ admi
 	}
 	if r := a.GetResource(); r.Group == discoveryv1.GroupName && r.Resource == "endpointslices" && !inside.Is(ctx) {
 		return validateSpec(a, &discoveryv1.EndpointSlice{}, translate.CheckEndpointSlice)
+	}
+	if a.GetResource().Group == resourcev1.GroupName && a.GetSubresource() == "" && p.settings.Claims {
+		return p.validateDeviceClaim(a) // whoever asks: the controller creates claims by a tenant's template
 	}
 	if check := controllerChecks()[a.GetResource().GroupResource()]; check != nil {
 		return check(a)
@@ -191,6 +195,23 @@ func (p *Isolation) validateClaim(a admission.Attributes) error {
 	return validateSpec(a, &corev1.PersistentVolumeClaim{}, func(v *corev1.PersistentVolumeClaim) field.ErrorList {
 		return translate.CheckClaim(&v.Spec, p.snapshots, volumes)
 	})
+}
+
+// validateDeviceClaim rejects resource claims that the syncer would, and templates of these.
+func (p *Isolation) validateDeviceClaim(a admission.Attributes) error {
+	path := field.NewPath("spec")
+	switch a.GetResource().Resource {
+	case "resourceclaims":
+		return validateSpec(a, &resourcev1.ResourceClaim{}, func(v *resourcev1.ResourceClaim) field.ErrorList {
+			return translate.CheckDeviceClaim(p.settings.Counted, path, &v.ObjectMeta, &v.Spec)
+		})
+	case "resourceclaimtemplates":
+		return validateSpec(a, &resourcev1.ResourceClaimTemplate{}, func(v *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			return translate.CheckDeviceClaim(p.settings.Counted, path.Child("spec"), &v.Spec.ObjectMeta, &v.Spec.Spec)
+		})
+	default:
+		return nil
+	}
 }
 
 func validateService(ctx context.Context, a admission.Attributes) error {

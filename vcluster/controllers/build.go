@@ -26,6 +26,7 @@ import (
 	kcmconfig "k8s.io/kubernetes/pkg/controller/apis/config"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	garbagecollectorconfig "k8s.io/kubernetes/pkg/controller/garbagecollector/config"
+	resourceclaimmetrics "k8s.io/kubernetes/pkg/controller/resourceclaim/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/timeshare"
@@ -141,6 +142,10 @@ func (b *controllerBuilder) controller(
 		return newAggregator(inputs)
 	case names.ResourceQuotaController:
 		return newQuotaController(ctx, inputs, b.pace(ctx))
+	case names.ResourceClaimController:
+		// The process would keep what the first space has of claims, for a metric. Only the first call registers one.
+		resourceclaimmetrics.RegisterMetrics(nil)
+		return b.descriptors[name].BuildController(ctx, inputs)
 	default:
 		return b.descriptors[name].BuildController(ctx, inputs)
 	}

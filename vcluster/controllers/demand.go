@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -90,6 +91,7 @@ func demands(servingCA []byte) map[string]demand {
 		names.ServiceCIDRController: on(every(networkingv1.SchemeGroupVersion, "servicecidrs").that(unsettledRange)),
 
 		names.EphemeralVolumeController:                 on(pods),
+		names.ResourceClaimController:                   on(every(resourcev1.SchemeGroupVersion, "resourceclaimtemplates"), every(resourcev1.SchemeGroupVersion, "resourceclaims")),
 		names.PersistentVolumeClaimProtectionController: on(claims),
 		names.PersistentVolumeProtectionController:      on(volumes),
 		names.VolumeAttributesClassProtectionController: on(every(storagev1.SchemeGroupVersion, "volumeattributesclasses")),
