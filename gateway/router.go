@@ -91,9 +91,9 @@ func (g *Router) own(path string, r *http.Request) string {
 
 // inside returns a request with the path inside its space. The path has its escapes, which are valid.
 func inside(r *http.Request, path string) *http.Request {
-	u := *r.URL
+	u := url.URL{RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery} // without an opaque part, which a proxy would send on in place of the path
 	u.Path, _ = url.PathUnescape(path)
-	if u.RawPath = ""; u.EscapedPath() != path {
+	if u.EscapedPath() != path {
 		u.RawPath = path
 	}
 	r2 := *r

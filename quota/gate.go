@@ -234,16 +234,16 @@ func (g *Gate) Lower(to Amounts) Amounts {
 // counted are resources that gates count, whatever a space has. Others count once an object uses them.
 var counted = []corev1.ResourceName{
 	corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage,
+	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourcePersistentVolumeClaims,
 }
 
 // Drift returns how much more the host counts than the objects of the space use, negative if it is less, of each resource that gates count
-// and of which they don't agree. The host follows changes of the space with a delay of seconds. It returns nil for a space that doesn't
+// and of which they don't agree, except requests.storage: a claim of a tenant's own volume counts with the size of that on the host. The host follows changes of the space with a delay of seconds. It returns nil for a space that doesn't
 // run.
 func (g *Gate) Drift(onHost Amounts) Amounts {
-	for _, counted := range g.counted {
+	for _, all := range g.counted {
 		select {
-		case <-counted:
+		case <-all:
 		default:
 			return nil
 		}
@@ -256,7 +256,7 @@ func (g *Gate) Drift(onHost Amounts) Amounts {
 	drift := Amounts{}
 	for _, name := range slices.AppendSeq(slices.Clone(counted), maps.Keys(g.seen)) {
 		amount, limited := onHost[name]
-		if !limited {
+		if !limited || name == corev1.ResourceRequestsStorage {
 			continue
 		}
 		amount = amount.DeepCopy()

@@ -61,6 +61,8 @@ type Request struct {
 	Has, More Amounts
 	// OnHost says that the space has at least what the host counts.
 	OnHost bool
+
+	anew bool // the space has no quota on the host yet
 }
 
 // Grow gives a space a share that is enough for what it has and needs more, and makes sure that the host enforces the share. It returns
@@ -77,6 +79,8 @@ func (l *Ledgers) Grow(ctx context.Context, r Request) (hard Amounts, err error)
 			r.Has = utilquota.Max(r.Has, counted.Used)
 		case !errors.Is(err, ErrNotFound):
 			return nil, err
+		default:
+			r.anew = true
 		}
 	}
 	if err := l.fit(ctx, &r); err != nil {
@@ -182,6 +186,10 @@ func (l *Ledgers) fit(ctx context.Context, r *Request) error {
 			}
 		}
 		share.mark()
+		if len(share.Reserved) > 0 && r.anew { // whoever was about to free what an earlier space of the name left meets a conflict
+			share.Mark = string(uuid.NewUUID())
+			changed = true
+		}
 		ledger.Shares[h] = share
 		return changed
 	})

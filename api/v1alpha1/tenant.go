@@ -117,8 +117,8 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MaxProperties=100
 	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
 	// quotaOvercommit says whether the quotas of the tenants directly below may be more than this one's together. Their use never is.
-	// With Refused, each of these tenants has at most what the older ones leave. Those whose quota doesn't name a resource have what
-	// the others leave. Defaults to Allowed.
+	// With Refused, each of these tenants has at most what the older ones leave, of the resources that quota names. Those whose quota
+	// doesn't name a resource have what the others leave. Defaults to Allowed.
 	// +optional
 	// +default="Allowed"
 	QuotaOvercommit QuotaOvercommit `json:"quotaOvercommit,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -29,7 +30,7 @@ func (one *run) leftByOthers(ctx context.Context, of quantities) (quantities, er
 	if err != nil {
 		return nil, err
 	}
-	left := divide(of, siblings, one.config)[one.tenant.Name]
+	left := divide(of, parent.Spec.Quota, siblings, one.config)[one.tenant.Name]
 	var beyond []string
 	for _, name := range slices.Sorted(maps.Keys(one.tenant.Spec.Quota)) {
 		wants, has, all := one.tenant.Spec.Quota[name], left[name], of[name]
@@ -38,23 +39,28 @@ func (one *run) leftByOthers(ctx context.Context, of quantities) (quantities, er
 				name, wants.String(), has.String(), all.String(), parent.Name))
 		}
 	}
-	one.refuse(beyond)
+	one.refuse(beyond, remedyBeyond)
 	return left, nil
 }
 
-// divide divides a quota among tenants, so that they have no more together. What their specs name comes first, then the default of those that
+// divide divides a quota among tenants, so that they have no more together of the resources that the spec of the tenant above names. Of the
+// others, which have defaults, each may have all: every space needs some of them. What their specs name comes first, then the default of those that
 // don't name a resource; each time, older tenants come before newer ones.
-func divide(of quantities, among []v1alpha1.Tenant, config *v1alpha1.BerthConfiguration) map[string]quantities {
+func divide(of, named quantities, among []v1alpha1.Tenant, config *v1alpha1.BerthConfiguration) map[string]quantities {
 	slices.SortFunc(among, func(a, b v1alpha1.Tenant) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	parts := map[string]quantities{}
 	for i := range among {
-		parts[among[i].Name] = quantities{}
+		parts[among[i].Name] = maps.Clone(of)
 	}
 	defaults := defaultQuota(config)
-	for name, rest := range of {
-		rest = rest.DeepCopy()
+	for name := range named {
+		all, limited := of[name]
+		if !limited {
+			continue
+		}
+		rest := all.DeepCopy()
 		give := func(named bool) {
 			for i := range among {
 				amount, names := among[i].Spec.Quota[name]
@@ -67,6 +73,9 @@ func divide(of quantities, among []v1alpha1.Tenant, config *v1alpha1.BerthConfig
 				}
 				if !limited || amount.Cmp(rest) > 0 {
 					amount = rest
+				}
+				if amount.Sign() < 0 {
+					amount = resource.Quantity{}
 				}
 				parts[among[i].Name][name] = amount.DeepCopy()
 				rest.Sub(amount)

@@ -19,7 +19,7 @@ func TestHostileNegativeQuotasGiveOthersNoMore(t *testing.T) {
 		return v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TenantSpec{Quota: quantities{corev1.ResourcePods: resource.MustParse(pods)}}}
 	}
 	of := quantities{corev1.ResourcePods: resource.MustParse("8")}
-	parts := divide(of, []v1alpha1.Tenant{below("a", "-5"), below("b", "13")}, &v1alpha1.BerthConfiguration{})
+	parts := divide(of, of, []v1alpha1.Tenant{below("a", "-5"), below("b", "13")}, &v1alpha1.BerthConfiguration{})
 	if b := parts["b"][corev1.ResourcePods]; b.Value() > 8 {
 		t.Errorf("of 8 pods, b has %s", b.String())
 	}
@@ -33,10 +33,13 @@ func TestTenantsThatNameFewResourcesHaveASpace(t *testing.T) {
 	}
 	of := defaultQuota(&v1alpha1.BerthConfiguration{})
 	of[corev1.ResourceRequestsCPU] = resource.MustParse("8")
-	parts := divide(of, []v1alpha1.Tenant{below("a"), below("b")}, &v1alpha1.BerthConfiguration{})
+	parts := divide(of, quantities{corev1.ResourceRequestsCPU: resource.MustParse("8")}, []v1alpha1.Tenant{below("a"), below("b")}, &v1alpha1.BerthConfiguration{})
 	for _, name := range []corev1.ResourceName{corev1.ResourceServices, corev1.ResourceConfigMaps, corev1.ResourcePods} {
 		if amount := parts["b"][name]; amount.Value() < 2 {
 			t.Errorf("b has %s of %s", amount.String(), name)
 		}
+	}
+	if a, b := parts["a"][corev1.ResourceRequestsCPU], parts["b"][corev1.ResourceRequestsCPU]; a.Value() != 2 || b.Value() != 2 {
+		t.Errorf("a has %s cores and b %s", a.String(), b.String())
 	}
 }

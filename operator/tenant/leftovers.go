@@ -5,6 +5,7 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -54,23 +55,25 @@ func SetUpLeftovers(m manager.Manager) error {
 
 func (l *leftovers) remove(ctx context.Context) error {
 	list := &v1alpha1.QuotaLedgerList{}
+	var failures []error
 	for {
 		if err := l.live.List(ctx, list, client.Limit(ledgersPage), client.Continue(list.Continue)); err != nil {
-			return fmt.Errorf("list quota ledgers: %w", err)
+			return errors.Join(append(failures, fmt.Errorf("list quota ledgers: %w", err))...)
 		}
-		for i := range list.Items {
+		for i := range list.Items { // one that is changed at this moment is looked through the next time
 			if err := l.removeFrom(ctx, &list.Items[i]); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				return err
+				failures = append(failures, err)
 			}
 		}
 		if list.Continue == "" {
-			return nil
+			return errors.Join(failures...)
 		}
 	}
 }
 
 // removeFrom removes from a ledger the shares of holders that are gone, or the ledger, if its tenant is gone and nobody has a share.
 func (l *leftovers) removeFrom(ctx context.Context, ledger *v1alpha1.QuotaLedger) error {
+	var freed []string
 	left := make([]v1alpha1.QuotaShare, 0, len(ledger.Status.Shares))
 	for _, share := range ledger.Status.Shares {
 		holder := l.spaceGone
@@ -81,17 +84,18 @@ func (l *leftovers) removeFrom(ctx context.Context, ledger *v1alpha1.QuotaLedger
 		if err != nil {
 			return err
 		}
-		if !gone {
+		if gone {
+			freed = append(freed, string(share.Kind)+"/"+share.Name)
+		} else {
 			left = append(left, share)
-			continue
 		}
-		l.logger.Info("Freed the share of a quota, because its holder doesn't exist", "ledger", ledger.Name, "kind", share.Kind, "name", share.Name)
 	}
-	if len(left) < len(ledger.Status.Shares) {
+	if len(freed) > 0 {
 		ledger.Status.Shares = left
 		if err := l.client.Status().Update(ctx, ledger, fieldOwner); err != nil {
 			return fmt.Errorf("free shares of the quota of tenant %s: %w", ledger.Name, err)
 		}
+		l.logger.Info("Freed shares of a quota, because their holders don't exist", "ledger", ledger.Name, "holders", freed)
 	}
 	if len(left) > 0 {
 		return nil
@@ -106,21 +110,14 @@ func (l *leftovers) removeFrom(ctx context.Context, ledger *v1alpha1.QuotaLedger
 	return nil
 }
 
-// spaceGone reports whether nothing is left of a space. As long as its quota is on the host, its pods may use that.
+// spaceGone reports whether nothing is left of a space. As long as its namespace is there, its pods may run.
 func (l *leftovers) spaceGone(ctx context.Context, name string) (bool, error) {
 	if gone, err := l.gone(ctx, &v1alpha1.Space{}, name); err != nil || !gone {
 		return false, err
 	}
-	quotas := &metav1.PartialObjectMetadataList{}
-	quotas.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ResourceQuotaList"))
-	switch err := l.live.List(ctx, quotas, client.InNamespace(translate.Space{Name: name}.HostNamespace()), client.Limit(1)); {
-	case apierrors.IsForbidden(err):
-		l.logger.Info("Kept the share of a space that doesn't exist, because the operator may not list resourcequotas", "space", name)
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("look for the quota of space %s: %w", name, err)
-	}
-	return len(quotas.Items) == 0, nil
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return missing(l.live.Get(ctx, client.ObjectKey{Name: translate.Space{Name: name}.HostNamespace()}, namespace))
 }
 
 // tenantGone reports whether nothing is left of a tenant. As long as its ledger is there, its spaces may have shares of it.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilquota "k8s.io/apiserver/pkg/quota/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +38,7 @@ func (one *run) limit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		want.Limit = quota.Lowest(want.Limit, left)
+		want.Limit = quota.Lowest(want.Limit, quota.Lowest(left, above.Spec.Limit))
 	}
 	one.quota = want.Limit
 	have := &v1alpha1.QuotaLedger{}
@@ -70,7 +71,16 @@ func (one *run) hasParent() bool {
 // ownQuota is what the Tenant says, and the defaults where it says nothing.
 func (one *run) ownQuota() quantities {
 	own := defaultQuota(one.config)
-	maps.Copy(own, one.tenant.Spec.Quota)
+	var negative []string
+	for _, name := range slices.Sorted(maps.Keys(one.tenant.Spec.Quota)) {
+		amount := one.tenant.Spec.Quota[name]
+		if amount.Sign() < 0 {
+			negative = append(negative, fmt.Sprintf("spec.quota[%s]: %s is negative", name, amount.String()))
+			amount = resource.Quantity{}
+		}
+		own[name] = amount
+	}
+	one.refuse(negative, "set 0 for none of it. Until then, it counts as 0")
 	return own
 }
 
@@ -90,16 +100,16 @@ func (one *run) refuseBeyond(above *v1alpha1.QuotaLedger) {
 			beyond = append(beyond, fmt.Sprintf("spec.quota[%s]: %s is more than the %s of the tenant %s above", name, amount.String(), most.String(), above.Name))
 		}
 	}
-	one.refuse(beyond)
+	one.refuse(beyond, remedyBeyond)
 }
 
+// remedyBeyond says what to do about a quota that is more than the tenant above has or leaves.
+const remedyBeyond = "lower it, or raise the quota of the tenant above. Until then, that quota holds"
+
 // refuse reports that parts of the quota of the Tenant don't apply.
-func (one *run) refuse(beyond []string) {
-	if len(beyond) > 0 {
-		one.flag(&problem{
-			reason: v1alpha1.ReasonInvalidQuota, state: v1alpha1.TenantInvalid,
-			message: strings.Join(beyond, "; ") + "; lower it, or raise the quota of the tenant above. Until then, that quota holds",
-		})
+func (one *run) refuse(parts []string, remedy string) {
+	if len(parts) > 0 {
+		one.flag(&problem{reason: v1alpha1.ReasonInvalidQuota, state: v1alpha1.TenantInvalid, message: strings.Join(parts, "; ") + "; " + remedy})
 	}
 }
 

@@ -298,6 +298,7 @@ func (m *Manager) forget(name string) {
 	m.config.Specs.Remove(name)
 	m.publications.Forget(name)
 	m.quotas.forget(name)
+	m.shares.Forget(name)
 	m.withinShare.Delete(name)
 	m.failedMoves.forget(name)
 	m.owners.Forget(name)

@@ -149,7 +149,7 @@ func stateOf(reason string) v1alpha1.SpaceState {
 // each time: the object may be older than the last status that was written.
 func (m *Manager) observeQuota(ctx context.Context, status *v1alpha1.SpaceStatus, name string) error {
 	seen := m.quotas.seen(name)
-	if m.quotas.take(name) || seen == nil && status.State == v1alpha1.SpaceRunning && len(status.Quota.Hard) == 0 {
+	if m.quotas.take(name) || seen == nil && status.State == v1alpha1.SpaceRunning {
 		read, err := m.readQuota(ctx, name)
 		if err != nil {
 			m.quotas.changed(name)
@@ -157,17 +157,12 @@ func (m *Manager) observeQuota(ctx context.Context, status *v1alpha1.SpaceStatus
 		}
 		m.quotas.saw(name, read)
 		seen = read
-		again, err := m.shares.Recount(ctx, name, read.Used)
-		if err != nil {
-			m.logger.Error(err, "Could not have the host count again what a space uses; Berth retries", "space", name)
-		}
-		if again > 0 {
-			m.quotas.changed(name)
-			m.objects.Queue.AddAfter(name, again)
-		}
 	}
 	if seen == nil {
 		return nil // it is as it was when the last process ended
+	}
+	if err := m.shares.Recount(ctx, name, seen.Used); err != nil {
+		m.logger.Error(err, "Could not have the host count again what a space uses; Berth retries", "space", name)
 	}
 	status.Quota = *seen.DeepCopy()
 	status.Usage = v1alpha1.Usage{

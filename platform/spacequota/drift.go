@@ -8,6 +8,8 @@ import (
 	"errors"
 	"time"
 
+	utilquota "k8s.io/apiserver/pkg/quota/v1"
+
 	"github.com/berth-dev/berth/quota"
 )
 
@@ -20,6 +22,7 @@ const (
 
 // drift is of a space that the host counts differently than the space itself.
 type drift struct {
+	of      quota.Amounts
 	recount time.Time // when the host is to count again
 	pause   time.Duration
 }
@@ -32,36 +35,43 @@ func (q *Quotas) Drift(space string, onHost quota.Amounts) quota.Amounts {
 	return nil
 }
 
-// Recount has the host count again if it has counted differently than a space for some time. It is called with what the host counts, and
-// returns when it is to be called again, although that doesn't change; 0 if it isn't.
-func (q *Quotas) Recount(ctx context.Context, space string, onHost quota.Amounts) (again time.Duration, err error) {
-	due, again := q.recountDue(space, len(q.Drift(space, onHost)) > 0)
-	if !due {
-		return again, nil
+// Recount has the host count again if it has counted differently than a space for some time, in the same way. It is to be called again and
+// again with what the host counts.
+func (q *Quotas) Recount(ctx context.Context, space string, onHost quota.Amounts) error {
+	if !q.recountDue(space, q.Drift(space, onHost)) {
+		return nil
 	}
-	err = q.host.Recount(ctx, space)
+	err := q.host.Recount(ctx, space)
 	if errors.Is(err, quota.ErrConflict) || errors.Is(err, quota.ErrNotFound) { // the host counts again anyway, or nothing more
-		err = nil
+		return nil
 	}
-	return again, err
+	return err
 }
 
-// recountDue reports whether the host is to count again now, and when to ask again.
-func (q *Quotas) recountDue(space string, differs bool) (due bool, again time.Duration) {
+// recountDue reports whether the host is to count again now.
+func (q *Quotas) recountDue(space string, differs quota.Amounts) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !differs {
+	if len(differs) == 0 {
 		delete(q.drifts, space)
-		return false, 0
+		return false
 	}
 	now := q.Clock.Now()
 	one, known := q.drifts[space]
-	if !known {
-		one = drift{now.Add(driftTime), firstRecount}
+	if !known || !utilquota.Equals(one.of, differs) {
+		one = drift{differs, now.Add(driftTime), firstRecount}
 	}
-	if due = !now.Before(one.recount); due {
-		one = drift{now.Add(one.pause), min(2*one.pause, lastRecount)}
+	due := !now.Before(one.recount)
+	if due {
+		one.recount, one.pause = now.Add(one.pause), min(2*one.pause, lastRecount)
 	}
 	q.drifts[space] = one
-	return due, one.recount.Sub(now)
+	return due
+}
+
+// Forget forgets a space that isn't this platform's any more.
+func (q *Quotas) Forget(space string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.drifts, space)
 }

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/berth-dev/berth/quota"
 )
 
 // L3: the host counts again once it has counted differently for some time, and ever more seldom while that doesn't help: a tenant can have
@@ -16,24 +19,25 @@ func TestTheHostCountsAgainEverMoreSeldom(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(0, 0))
 	q := &Quotas{Options: Options{Clock: clock}, drifts: map[string]drift{}}
 	const space = "a"
+	differs := quota.Amounts{"pods": resource.MustParse("1")}
 	var at []time.Duration
-	for begin := clock.Now(); clock.Since(begin) < 2*time.Hour; {
-		due, again := q.recountDue(space, true)
-		if due {
+	begin := clock.Now()
+	for clock.Since(begin) < 2*time.Hour {
+		if q.recountDue(space, differs) {
 			at = append(at, clock.Since(begin))
 		}
-		if again < time.Second || again > lastRecount {
-			t.Fatalf("it is to be asked again after %s", again)
-		}
-		clock.Step(again)
+		clock.Step(time.Second)
 	}
 	if len(at) < 10 || len(at) > 20 || at[0] != driftTime || at[1] != driftTime+firstRecount || at[len(at)-1]-at[len(at)-2] != lastRecount {
 		t.Errorf("the host counts after %v", at)
 	}
-	if due, again := q.recountDue(space, false); due || again != 0 || len(q.drifts) > 0 {
-		t.Errorf("once it agrees: %v, %s, %v", due, again, q.drifts)
+	for i := range 100 { // a space that changes all the time
+		if q.recountDue(space, quota.Amounts{"pods": *resource.NewQuantity(int64(2+i), resource.DecimalSI)}) {
+			t.Error("the host counts again what it has only begun to count differently")
+		}
+		clock.Step(driftTime / 2)
 	}
-	if due, again := q.recountDue(space, true); due || again != driftTime {
-		t.Errorf("at the next time: %v, %s", due, again)
+	if q.recountDue(space, nil) || len(q.drifts) > 0 {
+		t.Errorf("once it agrees: %v", q.drifts)
 	}
 }

@@ -163,6 +163,5 @@ func (q *Quotas) Remove(ctx context.Context, space string) error {
 	defer q.mu.Unlock()
 	delete(q.hungry, space)
 	delete(q.short, space)
-	delete(q.drifts, space)
 	return nil
 }
