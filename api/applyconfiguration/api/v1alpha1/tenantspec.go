@@ -44,8 +44,8 @@ type TenantSpecApplyConfiguration struct {
 	// For a resource that it doesn't name, it is that of the BerthConfiguration, and if that sets none, that of the platform.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
 	// quotaOvercommit says whether the quotas of the tenants directly below may be more than this one's together. Their use never is.
-	// With Refused, each of these tenants has at most what the older ones leave. Those whose quota doesn't name a resource have what
-	// the others leave. Defaults to Allowed.
+	// With Refused, each of these tenants has at most what the older ones leave, of the resources that quota names. Those whose quota
+	// doesn't name a resource have what the others leave. Defaults to Allowed.
 	QuotaOvercommit *apiv1alpha1.QuotaOvercommit `json:"quotaOvercommit,omitempty"`
 	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
 	// one of the same name.
