@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -77,5 +78,5 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 		noSuchSpace(w)
 		return
 	}
-	p.Router.serveSpace(space, p.Router.limited(space, handler), w, r)
+	p.Router.serveSpace(space, p.Router.limited(space, handler), w, inside(r, cmp.Or(r.URL.EscapedPath(), "/")))
 }

@@ -81,7 +81,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.serveSpace(target.Space, redirecting(target, handler), w, r)
 }
 
-// own returns the space that a short path of the client is for. Other paths need none, and the look-up parses tokens.
+// own returns the space that a short path of the client is for. The look-up parses tokens, and is left out for paths of spaces.
 func (g *Router) own(path string, r *http.Request) string {
 	if g.Own == nil || strings.HasPrefix(path, resolve.Prefix) {
 		return ""

@@ -21,7 +21,7 @@ func TestAShareThatIsUsedAgainIsNotFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(before.Shares, quota.Space("a"))
-	n := &node{process: process{w, 0}, gates: map[string]*quota.Gate{}, clock: newClock()}
+	n := process{w, 0}
 	if err := n.UpdateLedger(t.Context(), before); !errors.Is(err, quota.ErrConflict) {
 		t.Errorf("the share is freed (%v), and the host lets the space use %v", err, w.spaces["a"].hard)
 	}
