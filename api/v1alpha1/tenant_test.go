@@ -22,7 +22,7 @@ func TestATenantHasDefaults(t *testing.T) {
 	if err := c.Create(t.Context(), tenant, client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(v1alpha1.TenantSpec{DeletionPropagation: v1alpha1.RefuseDeletion}, tenant.Spec); diff != "" {
+	if diff := cmp.Diff(v1alpha1.TenantSpec{DeletionPropagation: v1alpha1.RefuseDeletion, QuotaOvercommit: v1alpha1.OvercommitAllowed}, tenant.Spec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	tenant = &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: "solar"}, Spec: v1alpha1.TenantSpec{Owners: []v1alpha1.Owner{{Kind: "User", Name: "alice"}}}}
