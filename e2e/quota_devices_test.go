@@ -185,3 +185,31 @@ spaces:
 	demo.kubectl(t, "delete", "pod", "slow-1")
 	demo.awaitRunning(t, "default", "slow-2")
 }
+
+// Q2, Q4: a tenant whose quota counts devices by the claims of their class requests them by number, in all of its spaces together. The
+// host's scheduler makes the claims.
+func TestATenantGetsTheClassesOfItsQuotaByNumber(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--operator")
+	host := b.host(t)
+	host.apply(t, devicesOn("slow", "host-node-1"))
+	host.apply(t, tenantObject("acme", "{quota: {slow.deviceclass.resource.k8s.io/devices: 1}}"))
+	awaitTenant(t, host, "acme")
+	host.apply(t, spaceObject("beside", "{tenantName: acme}"))
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/beside", "--timeout=60s")
+	acme, beside := b.space(t, "acme"), b.space(t, "beside")
+	asks := func(name string) *corev1.Pod {
+		return newPod(name, func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"deviceclass.resource.kubernetes.io/slow": resource.MustParse("1")}
+		})
+	}
+	acme.run(t, "default", asks("first"))
+	_, err := beside.CoreV1().Pods("default").Create(t.Context(), asks("second"), metav1.CreateOptions{})
+	refused(t, "a second device", err, "exceeded quota: tenant acme, requested: slow.deviceclass.resource.k8s.io/devices=1, used: slow.deviceclass.resource.k8s.io/devices=1, limited: slow.deviceclass.resource.k8s.io/devices=1")
+	acme.kubectl(t, "delete", "pod", "first", "--now")
+	eventually(t, func() error {
+		_, err := beside.CoreV1().Pods("default").Create(t.Context(), asks("second"), metav1.CreateOptions{})
+		return err
+	})
+	beside.awaitRunning(t, "default", "second")
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -238,7 +239,8 @@ var counted = []corev1.ResourceName{
 }
 
 // Drift returns how much more the host counts than the objects of the space use, negative if it is less, of each resource that gates count
-// and of which they don't agree, except requests.storage: a claim of a tenant's own volume counts with the size of that on the host. The host follows changes of the space with a delay of seconds. It returns nil for a space that doesn't
+// and of which they don't agree, except requests.storage and devices of resource claims: a claim of a tenant's own volume counts with the size of that on the host,
+// and a resource claim once the host's scheduler or the syncer has made it. The host follows changes of the space with a delay of seconds. It returns nil for a space that doesn't
 // run.
 func (g *Gate) Drift(onHost Amounts) Amounts {
 	for _, all := range g.counted {
@@ -256,7 +258,7 @@ func (g *Gate) Drift(onHost Amounts) Amounts {
 	drift := Amounts{}
 	for _, name := range slices.AppendSeq(slices.Clone(counted), maps.Keys(g.seen)) {
 		amount, limited := onHost[name]
-		if !limited || name == corev1.ResourceRequestsStorage {
+		if !limited || name == corev1.ResourceRequestsStorage || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
 			continue
 		}
 		amount = amount.DeepCopy()

@@ -6,6 +6,9 @@ package spacequota
 import (
 	"context"
 	"errors"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/quota"
 )
@@ -40,9 +43,19 @@ func (q *Quotas) ask(ctx context.Context, space string, has, more quota.Amounts)
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	tenant, ceiling := q.Of(space)
-	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: has, More: more})
+	_, err := q.ledgers.Grow(ctx, quota.Request{Space: space, Tenant: tenant, Ceiling: ceiling, Has: has, More: more, OnHost: asksForClaims(more)})
 	q.note(space, tenant, err)
 	return err
+}
+
+// asksForClaims reports whether some of it are devices of resource claims, of which the host counts more than gates do.
+func asksForClaims(more quota.Amounts) bool {
+	for name := range more {
+		if strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
+			return true
+		}
+	}
+	return false
 }
 
 // Lower implements [quota.Gates].

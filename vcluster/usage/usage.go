@@ -6,8 +6,10 @@ package usage
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilquota "k8s.io/apiserver/pkg/quota/v1"
@@ -98,7 +100,17 @@ func (c *Calculator) ofPod(pod *core.Pod) (corev1.ResourceList, error) {
 	if err != nil {
 		return nil, fmt.Errorf("calculate what a pod uses: %w", err)
 	}
+	countClaims(used)
 	return used, nil
+}
+
+// countClaims adds the devices of the claims that the host's scheduler makes for what a pod requests by number. A quota may count either.
+func countClaims(used corev1.ResourceList) {
+	for name, amount := range used {
+		if class, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix+resourcev1.ResourceDeviceClassPrefix); ok {
+			used[corev1.ResourceName(class+corev1.ResourceClaimsPerClass)] = amount
+		}
+	}
 }
 
 // Changes reports whether two versions of an object may use different amounts.
