@@ -79,6 +79,7 @@ func TestATenantsDefaultsGiveWayToTheSpacesOwn(t *testing.T) {
 	change(e, &v1alpha1.BerthConfiguration{ObjectMeta: tenant("berth").ObjectMeta}, func(c *v1alpha1.BerthConfiguration) {
 		c.Spec.TenantDefaults = v1alpha1.TenantDefaults{Quota: quantities(gpus, "4", "pods", "50"), OwnerProfile: v1alpha1.NamespaceAdmin, Isolation: v1alpha1.Dedicated}
 	})
+	e.limitIs(v1alpha1.DefaultTenant, "pods", "50") // the operator knows the configuration
 	e.create(tenant("solar", func(s *v1alpha1.TenantSpec) {
 		s.Quota = quantities("limits.cpu", "8", gpus, "8", pages, "16Gi")
 		s.LimitRange = []corev1.LimitRangeItem{limit(corev1.LimitTypePod, "2"), limit(corev1.LimitTypeContainer, "1")}
