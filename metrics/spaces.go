@@ -32,7 +32,7 @@ type Space struct {
 	QuotaDrift corev1.ResourceList
 }
 
-// maxDrifts limits of how many resources of a space there are series, as tenants can use many that the quota names.
+// maxDrifts is the highest number of series of drift that a space has. A tenant can use many of the resources that its quota names.
 const maxDrifts = 20
 
 // States a space can be in.

@@ -191,14 +191,14 @@ func TestDeviceClaimsHideTheHost(t *testing.T) {
 		Devices:     []resourcev1.AllocatedDeviceStatus{{Driver: "gpu.example.com", NetworkData: &resourcev1.NetworkDeviceData{IPs: []string{"10.0.0.1/8"}}}},
 	}
 	status := space.PullDeviceClaimStatus(host, users)
-	shown := &status.Allocation.Devices.Results[0]
-	for _, alias := range []string{shown.Pool, shown.Device} {
-		if strings.Contains(alias, "7") && strings.Contains(alias, "node") || strings.HasSuffix(alias, "gpu-0") || len(alias) < 12 {
-			t.Errorf("the tenant sees %s", alias)
+	inSpace := &status.Allocation.Devices.Results[0]
+	for _, name := range []string{inSpace.Pool, inSpace.Device} {
+		if strings.Contains(name, "7") && strings.Contains(name, "node") || strings.HasSuffix(name, "gpu-0") || len(name) < 12 {
+			t.Errorf("the tenant sees %s", name)
 		}
 	}
-	pool, device := shown.Pool, shown.Device
-	shown.Pool, shown.Device = "", ""
+	pool, device := inSpace.Pool, inSpace.Device
+	inSpace.Pool, inSpace.Device = "", ""
 	want := resourcev1.ResourceClaimStatus{
 		ReservedFor: users,
 		Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{

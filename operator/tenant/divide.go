@@ -43,9 +43,9 @@ func (one *run) leftByOthers(ctx context.Context, of quantities) (quantities, er
 	return left, nil
 }
 
-// divide divides a quota among tenants, so that they have no more together of the resources that the spec of the tenant above names. Of the
-// others, which have defaults, each may have all: every space needs some of them. What their specs name comes first, then the default of those that
-// don't name a resource; each time, older tenants come before newer ones.
+// divide divides a quota among tenants. Of the named resources, which are those in the spec of the tenant above, they have no more together
+// than the quota. Of the others, each may have all, because every space needs some of them. What the specs of the tenants name comes first.
+// Then come the defaults of those that don't name a resource. Each time, older tenants come before newer ones.
 func divide(of, named quantities, among []v1alpha1.Tenant, config *v1alpha1.BerthConfiguration) map[string]quantities {
 	slices.SortFunc(among, func(a, b v1alpha1.Tenant) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -61,14 +61,13 @@ func divide(of, named quantities, among []v1alpha1.Tenant, config *v1alpha1.Bert
 			continue
 		}
 		rest := all.DeepCopy()
-		give := func(named bool) {
+		give := func(own bool) {
 			for i := range among {
-				amount, names := among[i].Spec.Quota[name]
-				if names != named {
+				amount, limited := among[i].Spec.Quota[name]
+				if limited != own {
 					continue
 				}
-				limited := names
-				if !names {
+				if !own {
 					amount, limited = defaults[name]
 				}
 				if !limited || amount.Cmp(rest) > 0 {

@@ -28,8 +28,9 @@ const (
 	ledgersPage = 20
 )
 
-// leftovers removes shares of quotas, and ledgers, of what doesn't exist. Who deletes a Space or a Tenant removes them, too. So these are
-// of objects that were removed by force, without their finalizers, or of a platform that doesn't exist any more.
+// leftovers removes shares of quotas, and ledgers, of what doesn't exist. They are removed with a Space
+// or a Tenant that is deleted. What is left is of objects that were removed by force, without their finalizers, or of a platform that
+// doesn't exist any more.
 type leftovers struct {
 	cached, live client.Reader
 	client       client.Client

@@ -189,6 +189,7 @@ func (m *Manager) readQuota(ctx context.Context, name string) (*v1alpha1.QuotaSt
 	}
 	if most == nil {
 		most = quota.Status.Hard
+		delete(most, v1alpha1.ResourceRecount)
 	}
 	return &v1alpha1.QuotaStatus{Hard: atMost(most), Used: quota.Status.Used}, nil
 }
