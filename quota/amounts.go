@@ -17,6 +17,12 @@ import (
 // Amounts are amounts of resources. One that is missing is zero.
 type Amounts = corev1.ResourceList
 
+// CountsClaims reports whether a resource is that of the devices of a class that resource claims can get. The host counts them once the claims
+// exist there.
+func CountsClaims(name corev1.ResourceName) bool {
+	return strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass)
+}
+
 // total returns the sum of amounts.
 func total(all ...Amounts) Amounts {
 	sum := Amounts{}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -258,7 +257,7 @@ func (g *Gate) Drift(onHost Amounts) Amounts {
 	drift := Amounts{}
 	for _, name := range slices.AppendSeq(slices.Clone(counted), maps.Keys(g.seen)) {
 		amount, limited := onHost[name]
-		if !limited || name == corev1.ResourceRequestsStorage || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
+		if !limited || name == corev1.ResourceRequestsStorage || CountsClaims(name) {
 			continue
 		}
 		amount = amount.DeepCopy()

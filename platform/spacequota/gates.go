@@ -6,9 +6,8 @@ package spacequota
 import (
 	"context"
 	"errors"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
+	"maps"
+	"slices"
 
 	"github.com/berth-dev/berth/quota"
 )
@@ -50,12 +49,7 @@ func (q *Quotas) ask(ctx context.Context, space string, has, more quota.Amounts)
 
 // asksForClaims reports whether some of it are devices of resource claims, of which the host counts more than gates do.
 func asksForClaims(more quota.Amounts) bool {
-	for name := range more {
-		if strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(more)), quota.CountsClaims)
 }
 
 // Lower implements [quota.Gates].
