@@ -32,6 +32,26 @@ func total(all ...Amounts) Amounts {
 	return sum
 }
 
+// add adds more to a sum.
+func add(sum, more Amounts) {
+	for name, amount := range more {
+		amount = amount.DeepCopy()
+		amount.Add(sum[name])
+		sum[name] = amount
+	}
+}
+
+// subtract takes less from a sum, of each resource at most what there is.
+func subtract(sum, less Amounts) {
+	for name, amount := range less {
+		left := sum[name].DeepCopy()
+		if left.Sub(amount); left.Sign() < 0 {
+			left = resource.Quantity{Format: left.Format}
+		}
+		sum[name] = left
+	}
+}
+
 // Over returns how much a is more than b, without resources of which it isn't.
 func Over(a, b Amounts) Amounts {
 	more := Amounts{}

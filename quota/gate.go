@@ -130,18 +130,33 @@ func (g *Gate) Admit(ctx context.Context, key string, more Amounts) (*Admitted, 
 func (g *Gate) admit(key string, more Amounts) (*Admitted, Amounts) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	used := g.used()
-	if g.hard == nil || len(Over(only(total(used, more), only(more, g.hard)), g.hard)) > 0 {
-		return nil, used
+	g.expire()
+	if g.hard == nil || !g.fits(more) {
+		return nil, g.used()
 	}
 	one := &Admitted{gate: g, key: key, more: more, until: g.clock.Now().Add(seenWithin)}
 	g.admitted[key] = append(g.admitted[key], one)
-	g.waiting = utilquota.Add(g.waiting, more)
+	add(g.waiting, more)
 	return one, nil
 }
 
-// used is what the space uses, or may use in a moment.
-func (g *Gate) used() Amounts {
+// fits reports whether the space's share is enough for more.
+func (g *Gate) fits(more Amounts) bool {
+	for name, amount := range more {
+		if hard, limited := g.hard[name]; limited {
+			sum := amount.DeepCopy()
+			sum.Add(g.seen[name])
+			sum.Add(g.waiting[name])
+			if sum.Cmp(hard) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// expire drops what was admitted and not seen for too long.
+func (g *Gate) expire() {
 	now := g.clock.Now()
 	for key, waiting := range g.admitted {
 		for _, one := range waiting {
@@ -150,8 +165,10 @@ func (g *Gate) used() Amounts {
 			}
 		}
 	}
-	return utilquota.Add(g.seen, g.waiting)
 }
+
+// used is what the space uses, or may use in a moment.
+func (g *Gate) used() Amounts { return utilquota.Add(g.seen, g.waiting) }
 
 // Done says whether the object that was admitted was written.
 func (a *Admitted) Done(written bool) {
@@ -170,7 +187,7 @@ func (g *Gate) drop(key string, one *Admitted) {
 			left = append(left, other)
 			continue
 		}
-		g.waiting = utilquota.Subtract(g.waiting, one.more)
+		subtract(g.waiting, one.more)
 	}
 	if g.admitted[key] = left; len(left) == 0 {
 		delete(g.admitted, key)
@@ -184,7 +201,8 @@ func (g *Gate) Saw(key string, before, after Amounts) {
 	if waiting := g.admitted[key]; len(waiting) > 0 && !same(before, after) {
 		g.drop(key, waiting[0])
 	}
-	g.seen = utilquota.SubtractWithNonNegativeResult(utilquota.Add(g.seen, after), before)
+	add(g.seen, after)
+	subtract(g.seen, before)
 	if len(Over(before, after)) > 0 {
 		g.refusal = refusal{}
 	}
@@ -219,6 +237,7 @@ func (g *Gate) Lower(to Amounts) Amounts {
 	if g.closed {
 		return nil
 	}
+	g.expire()
 	used := g.used()
 	for name, amount := range to {
 		if hard, limited := g.hard[name]; limited && hard.Cmp(amount) > 0 {

@@ -69,7 +69,7 @@ func (c *countedObjects) GuaranteedUpdate(
 		func(old runtime.Object, response storage.ResponseMeta) (runtime.Object, *uint64, error) {
 			var before runtime.Object
 			if response.ResourceVersion != 0 { // otherwise it is created
-				before = old.DeepCopyObject() // update may change it
+				before = usage.Keep(old) // update may change it
 			}
 			updated, ttl, err := update(old, response)
 			if err != nil {

@@ -10,46 +10,66 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1conversion "k8s.io/kubernetes/pkg/apis/core/v1"
 	evaluators "k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 )
+
+// recentPods is how many pods a calculator remembers: those whose writes are under way. Each takes about 2 KiB.
+const recentPods = 16
 
 // Calculator calculates what objects use. It is safe for concurrent use.
 type Calculator struct {
 	limits *corev1.LimitRange
 	claims utilquota.Evaluator
 	clock  clock.Clock
+	// recent is what pods use by their version. A pod is asked about when it is written, and when an informer has seen it.
+	recent *lru.Cache
+}
+
+// version is all that decides what a pod uses that has no resources in its status. A pod's spec doesn't change without its generation.
+type version struct {
+	uid        types.UID
+	generation int64
+	ended      bool
 }
 
 // New returns a calculator for a space on whose pods the host sets the defaults of a LimitRange with these limits.
 func New(limits []corev1.LimitRangeItem, clock clock.Clock) *Calculator {
-	return &Calculator{limits: &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: limits}}, claims: evaluators.NewPersistentVolumeClaimEvaluator(nil), clock: clock}
+	return &Calculator{
+		limits: &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: limits}},
+		claims: evaluators.NewPersistentVolumeClaimEvaluator(nil),
+		clock:  clock,
+		recent: lru.New(recentPods),
+	}
 }
 
 // Of returns what an object uses: a pod or a claim, in the internal version or in v1. Other objects use nothing. A nil object uses
-// nothing, either.
+// nothing, either. The caller must not change what is returned.
 func (c *Calculator) Of(object runtime.Object) (corev1.ResourceList, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		if o == nil {
 			return nil, nil
 		}
-		internal := &core.Pod{}
-		if err := corev1conversion.Convert_v1_Pod_To_core_Pod(slimV1(o), internal, nil); err != nil {
-			return nil, fmt.Errorf("convert pod: %w", err)
-		}
-		return c.ofPod(internal)
+		return c.ofPod(o.UID, stateOfV1(o), func() (*core.Pod, error) {
+			internal := &core.Pod{}
+			if err := corev1conversion.Convert_v1_Pod_To_core_Pod(slimV1(o), internal, nil); err != nil {
+				return nil, fmt.Errorf("convert pod: %w", err)
+			}
+			return slim(internal), nil
+		})
 	case *core.Pod:
 		if o == nil {
 			return nil, nil
 		}
-		return c.ofPod(o)
+		return c.ofPod(o.UID, stateOf(o), func() (*core.Pod, error) { return slim(o), nil })
 	case *corev1.PersistentVolumeClaim, *core.PersistentVolumeClaim:
 		used, err := c.claims.Usage(object)
 		if err != nil {
@@ -61,46 +81,30 @@ func (c *Calculator) Of(object runtime.Object) (corev1.ResourceList, error) {
 	}
 }
 
-// slimV1 returns the parts of a pod that matter to quotas. They are shared with the pod. A pod that is being deleted counts until it is gone,
-// so that it uses the same whenever it is asked about.
-func slimV1(pod *corev1.Pod) *corev1.Pod {
-	slim := &corev1.Pod{
-		Spec:   corev1.PodSpec{Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources},
-		Status: pod.Status,
-	}
-	for _, all := range []struct {
-		from []corev1.Container
-		to   *[]corev1.Container
-	}{{pod.Spec.InitContainers, &slim.Spec.InitContainers}, {pod.Spec.Containers, &slim.Spec.Containers}} {
-		for i := range all.from {
-			*all.to = append(*all.to, corev1.Container{Name: all.from[i].Name, Resources: all.from[i].Resources, RestartPolicy: all.from[i].RestartPolicy})
+// ofPod returns what a pod uses with the defaults that it gets on the host.
+func (c *Calculator) ofPod(uid types.UID, state podState, slim func() (*core.Pod, error)) (corev1.ResourceList, error) {
+	key := version{uid: uid, generation: state.generation, ended: state.ended}
+	remember := uid != "" && state.plain()
+	if remember {
+		if used, ok := c.recent.Get(key); ok {
+			return used.(corev1.ResourceList), nil
 		}
 	}
-	return slim
-}
-
-// ofPod returns what the pod uses with the defaults that it gets on the host.
-func (c *Calculator) ofPod(pod *core.Pod) (corev1.ResourceList, error) {
-	slim := &core.Pod{
-		Spec:   core.PodSpec{Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources},
-		Status: pod.Status,
+	pod, err := slim()
+	if err != nil {
+		return nil, err
 	}
-	for _, all := range []struct {
-		from []core.Container
-		to   *[]core.Container
-	}{{pod.Spec.InitContainers, &slim.Spec.InitContainers}, {pod.Spec.Containers, &slim.Spec.Containers}} {
-		for i := range all.from {
-			*all.to = append(*all.to, core.Container{Name: all.from[i].Name, Resources: *all.from[i].Resources.DeepCopy(), RestartPolicy: all.from[i].RestartPolicy})
-		}
-	}
-	if err := limitranger.PodMutateLimitFunc(c.limits, slim); err != nil {
+	if err := limitranger.PodMutateLimitFunc(c.limits, pod); err != nil {
 		return nil, fmt.Errorf("set the defaults of a pod: %w", err)
 	}
-	used, err := evaluators.PodUsageFunc(slim, c.clock)
+	used, err := evaluators.PodUsageFunc(pod, c.clock)
 	if err != nil {
 		return nil, fmt.Errorf("calculate what a pod uses: %w", err)
 	}
 	countClaims(used)
+	if remember {
+		c.recent.Add(key, used)
+	}
 	return used, nil
 }
 
@@ -111,37 +115,4 @@ func countClaims(used corev1.ResourceList) {
 			used[corev1.ResourceName(class+corev1.ResourceClaimsPerClass)] = amount
 		}
 	}
-}
-
-// Changes reports whether two versions of an object may use different amounts.
-func Changes(before, after runtime.Object) bool {
-	switch was := before.(type) {
-	case *corev1.Pod:
-		is, ok := after.(*corev1.Pod)
-		return !ok || was == nil || is == nil || was.Generation != is.Generation || was.Status.Phase != is.Status.Phase ||
-			resized(was.Status.ContainerStatuses, is.Status.ContainerStatuses, ofV1)
-	case *core.Pod:
-		is, ok := after.(*core.Pod)
-		return !ok || was == nil || is == nil || was.Generation != is.Generation || was.Status.Phase != is.Status.Phase ||
-			resized(was.Status.ContainerStatuses, is.Status.ContainerStatuses, ofInternal)
-	default:
-		return true
-	}
-}
-
-func ofV1(s *corev1.ContainerStatus) [2]any { return [2]any{s.Resources, s.AllocatedResources} }
-
-func ofInternal(s *core.ContainerStatus) [2]any { return [2]any{s.Resources, s.AllocatedResources} }
-
-// resized reports whether the resources of containers differ.
-func resized[T any](was, is []T, of func(*T) [2]any) bool {
-	if len(was) != len(is) {
-		return true
-	}
-	for i := range was {
-		if !equality.Semantic.DeepEqual(of(&was[i]), of(&is[i])) {
-			return true
-		}
-	}
-	return false
 }
