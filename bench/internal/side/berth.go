@@ -134,12 +134,21 @@ func largeStore() bounds.Limits {
 	return bounds.Limits{bounds.Objects: 10_000_000, bounds.StoreBytes: 16 << 30}
 }
 
+// plenty is as much of a resource as a large cluster has. Of bytes it isn't more than that: from about 10 TiB on, Kubernetes no longer keeps a
+// quantity of KiB as an integer, and the host takes half a millisecond longer to write such a quota.
+func plenty(name corev1.ResourceName) resource.Quantity {
+	if strings.HasSuffix(string(name), string(corev1.ResourceMemory)) || strings.HasSuffix(string(name), "storage") {
+		return resource.MustParse("8Ti")
+	}
+	return resource.MustParse("100k")
+}
+
 // Start builds the isolation of a space on the host and starts it: all that an admin waits for. Its clients come through the API endpoint.
 func (b *berth) Start(ctx context.Context, name string) ([]byte, error) {
 	quota := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100000")}
 	if strings.HasSuffix(name, QuotaSuffix) {
 		for resourceName := range v1alpha1.DefaultQuota() {
-			quota[resourceName] = resource.MustParse("1P")
+			quota[resourceName] = plenty(resourceName)
 		}
 	}
 	if err := isolation.Apply(ctx, b.host, translate.Space{Name: name}, quota, b.placed(name, quota)...); err != nil {
