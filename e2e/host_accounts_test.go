@@ -133,9 +133,10 @@ func (h *hostAccount) provesItself(t *testing.T) {
 	for name, config := range map[string]*rest.Config{"nobody": withToken(twin.config, ""), "the twin": twin.config} {
 		client := rest.CopyConfig(config)
 		client.NextProtos = []string{"http/1.1"} // which has hop-by-hop headers
-		for _, hop := range []string{"close", "X-Berth-Host-Service-Account"} {
+		forged := base64.StdEncoding.EncodeToString([]byte(`{"Name": "system:serviceaccount:tenant-system:robot", "Proof": "HostServiceAccount"}`))
+		for _, hop := range []string{"close", "X-Berth-Identity"} {
 			_, err := must(kubernetes.NewForConfig(client))(t).CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces").
-				SetHeader("X-Berth-Host-Service-Account", "system:serviceaccount:tenant-system:robot").SetHeader("Connection", hop).DoRaw(t.Context())
+				SetHeader("X-Berth-Identity", forged).SetHeader("Connection", hop).DoRaw(t.Context())
 			if !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
 				t.Errorf("%s with a forged header: %v", name, err)
 			}

@@ -13,9 +13,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/httpstatus"
 	"github.com/berth-dev/berth/vcluster/credentials"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -143,10 +143,10 @@ func (s *Shard) Verify(space string, r *http.Request) (verified *http.Request, o
 	return r.WithContext(context.WithValue(r.Context(), verifiedKey{}, space)), true, nil
 }
 
-// verified returns the result of Verify if that was called for the request, and otherwise calls it. The platform has verified
-// ServiceAccounts of the host.
+// verified returns the result of Verify if that was called for the request, and otherwise calls it. The gateway has verified who has an
+// identity.
 func (s *Shard) verified(space string, r *http.Request) (bool, error) {
-	if hostaccount.From(r.Context()) != "" {
+	if identity.From(r.Context()) != nil {
 		return true, nil
 	}
 	if name, ok := r.Context().Value(verifiedKey{}).(string); ok && name == space {

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/internal/clientaddr"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/shard/credentials"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
+	"github.com/berth-dev/berth/identity"
 )
 
 const (
@@ -91,7 +91,7 @@ func (q *reviewedRequest) isGood() (bool, error) {
 
 // untilRefused returns the request as the space gets it, and reviews its token again until it ends.
 func (q *reviewedRequest) untilRefused(r *http.Request) *http.Request {
-	ctx, end := context.WithCancel(hostaccount.With(r.Context(), q.token.Name))
+	ctx, end := context.WithCancel(identity.With(r.Context(), &identity.Identity{Name: q.token.Name, Proof: identity.HostServiceAccount}))
 	q.mu.Lock()
 	q.timer = safego.AfterFunc(q.untilReview(), "review the token of a request", func() { q.again(ctx, end) })
 	q.mu.Unlock()

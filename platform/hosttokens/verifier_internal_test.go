@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/internal/testhost"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
+	"github.com/berth-dev/berth/identity"
 )
 
 // O9: only the host proves an owner of the space, by a token for Berth, which the space doesn't get.
@@ -29,10 +29,10 @@ func TestTheHostProvesItsServiceAccounts(t *testing.T) {
 	good := e.token(t, "robot", "berth.dev")
 	r := request(t.Context(), good, "192.0.2.1")
 	verified, ok, err := e.Verify("solar", r)
-	if !IsFor(r) || !ok || err != nil || hostaccount.From(verified.Context()) != e.name("robot") || len(verified.Header["Authorization"]) > 0 {
-		t.Fatalf("a good token: %v, %v, %q, %q", ok, err, hostaccount.From(verified.Context()), verified.Header)
+	if !IsFor(r) || !ok || err != nil || identity.From(verified.Context()).Name != e.name("robot") || len(verified.Header["Authorization"]) > 0 {
+		t.Fatalf("a good token: %v, %v, %q, %q", ok, err, identity.From(verified.Context()), verified.Header)
 	}
-	if r.Header.Get("Authorization") == "" || hostaccount.From(r.Context()) != "" {
+	if r.Header.Get("Authorization") == "" || identity.From(r.Context()) != nil {
 		t.Error("the request of the client was changed")
 	}
 	parts := strings.Split(good, ".")

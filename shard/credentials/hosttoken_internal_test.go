@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-dev/berth/vcluster/hostaccount"
+	"github.com/berth-dev/berth/identity"
 )
 
 // O9: a token of the host has the audience of Berth.
@@ -42,7 +42,7 @@ func TestTokensOfTheHostAreKnownByTheirAudience(t *testing.T) {
 // O9: clients that don't count as use may be ServiceAccounts of the host, which are known by the names that they have in the space.
 func TestClientsMayBeServiceAccountsOfTheHost(t *testing.T) {
 	r := stranger(t.Context(), madeUp(1), "192.0.2.1")
-	r = r.WithContext(hostaccount.With(r.Context(), "system:serviceaccount:tenant-system:robot"))
+	r = r.WithContext(identity.With(r.Context(), &identity.Identity{Name: "system:serviceaccount:tenant-system:robot", Proof: identity.HostServiceAccount}))
 	user, groups := ClientOf(r)
 	if user != "berth:host:serviceaccount:tenant-system:robot" || !slices.Contains(groups, "berth:host:serviceaccounts") || !slices.Contains(groups, "system:authenticated") {
 		t.Errorf("the client is %s of %v", user, groups)

@@ -14,14 +14,14 @@ import (
 	kubeuser "k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/access"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// ClientOf returns the user and the groups that a request has in its space, after [Verifier.Verify] or the host has accepted it:
-// those of a ServiceAccount of the host, or of its certificate, otherwise those of its token.
+// ClientOf returns the user and the groups that a request has in its space, after [Verifier.Verify] or the gateway has accepted it:
+// those of the identity that the gateway has proved, or of its certificate, otherwise those of its token.
 func ClientOf(r *http.Request) (user string, groups []string) {
-	if proven := access.HostUser(hostaccount.From(r.Context())); proven != nil {
+	if proven := access.UserOf(identity.From(r.Context())); proven != nil {
 		return proven.Name, proven.Groups
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {

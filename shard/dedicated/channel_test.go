@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/shard/dedicated"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -58,8 +59,8 @@ func startChannels(t *testing.T, commands http.Handler) *channels {
 			if len(r.TLS.PeerCertificates) > 0 {
 				user = r.TLS.PeerCertificates[0].Subject.CommonName
 			}
-			if name := hostaccount.From(r.Context()); name != "" {
-				user = name
+			if who := identity.From(r.Context()); who != nil {
+				user = who.Name
 			}
 			if token := r.Header.Get("Authorization"); token != "" {
 				user += " with " + token
@@ -152,20 +153,21 @@ func TestHostileClientsAndServersAreRefusedOnTheChannel(t *testing.T) {
 		t.Errorf("with a header of the client's own: %d %q", code, body)
 	}
 	robot := "system:serviceaccount:tenant-system:robot"
-	for _, hop := range []string{"X-Berth-Host-Service-Account", "close", "upgrade"} {
+	forged := base64.StdEncoding.EncodeToString([]byte(`{"Name": "forged", "Proof": "HostServiceAccount"}`))
+	for _, hop := range []string{"X-Berth-Identity", "close", "upgrade"} {
 		for reason, test := range map[string]struct {
 			ctx         context.Context
 			token, want string
 		}{
-			"a ServiceAccount of the host (O9)":    {hostaccount.With(t.Context(), robot), "", robot + " asks mine"},
-			"one with its token":                   {hostaccount.With(t.Context(), robot), hostToken, robot + " asks mine"},
+			"a ServiceAccount of the host (O9)":    {identity.With(t.Context(), &identity.Identity{Name: robot, Proof: identity.HostServiceAccount}), "", robot + " asks mine"},
+			"one with its token":                   {identity.With(t.Context(), &identity.Identity{Name: robot, Proof: identity.HostServiceAccount}), hostToken, robot + " asks mine"},
 			"a header of the client's own":         {t.Context(), "", "nobody asks mine"},
 			"a token of the host that proves none": {t.Context(), hostToken, "nobody asks mine"},
 			"another token":                        {t.Context(), "of-the-space", "nobody with Bearer of-the-space asks mine"},
 		} {
 			r := httptest.NewRequestWithContext(test.ctx, http.MethodGet, "/", nil)
-			r.Header.Set("X-Berth-Host-Service-Account", "system:serviceaccount:tenant-system:forged")
-			r.Header.Add("X-Berth-Host-Service-Account", "system:serviceaccount:tenant-system:forged")
+			r.Header.Set("X-Berth-Identity", forged)
+			r.Header.Add("X-Berth-Identity", forged)
 			r.Header.Set("Connection", hop)
 			if test.token != "" {
 				r.Header.Set("Authorization", "Bearer "+test.token)

@@ -17,15 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/shard/credentials"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
 )
 
-// These headers say who the client is: its certificate, DER in base64, or the ServiceAccount of the host that the platform has
-// proven it to be, as system:serviceaccount:NAMESPACE:NAME.
+// These headers say who the client is: its certificate, DER in base64, or the identity that the gateway has proved, JSON in base64.
 const (
 	certificateHeader = "X-Berth-Client-Certificate"
-	hostAccountHeader = "X-Berth-Host-Service-Account"
+	identityHeader    = "X-Berth-Identity"
 )
 
 // identified sets the identity of requests from the headers. Only a [proxy] may be able to reach it.
@@ -33,8 +32,8 @@ func identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		encoded := r.Header.Get(certificateHeader)
 		r.Header.Del(certificateHeader)
-		hostAccount := r.Header.Get(hostAccountHeader)
-		r.Header.Del(hostAccountHeader)
+		proven := r.Header.Get(identityHeader)
+		r.Header.Del(identityHeader)
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true, Version: tls.VersionTLS13}
 		r.RemoteAddr = "127.0.0.1:0" // a unix socket has no address, and upstream needs one
 		if encoded != "" {
@@ -50,11 +49,29 @@ func identified(next http.Handler) http.Handler {
 			}
 			r.TLS.PeerCertificates = []*x509.Certificate{cert}
 		}
-		if hostAccount != "" {
-			r = r.WithContext(hostaccount.With(r.Context(), hostAccount))
+		if proven != "" {
+			who := &identity.Identity{}
+			if err := decodeIdentity(proven, who); err != nil {
+				http.Error(w, "identity: "+err.Error(), http.StatusBadRequest)
+				return
+			}
+			r = r.WithContext(identity.With(r.Context(), who))
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func encodeIdentity(who *identity.Identity) string {
+	data, _ := json.Marshal(who) // strings only
+	return base64.StdEncoding.EncodeToString(data)
+}
+
+func decodeIdentity(encoded string, who *identity.Identity) error {
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, who)
 }
 
 // maxConnections is the maximum number of connections to a process: enough for twice as many watches as a space may
@@ -62,7 +79,7 @@ func identified(next http.Handler) http.Handler {
 const maxConnections = 4096
 
 // proxy forwards requests, including upgraded ones, to a space's process, with the identity of the client. A process never gets a
-// token of the host: somebody who has taken it over could use it in other spaces.
+// credential that is good in other spaces: somebody who has taken the process over could use it there.
 func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return at.api(ctx) },
@@ -78,12 +95,14 @@ func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "space", r.In.Host
 			r.Out.Header.Del(certificateHeader)
-			r.Out.Header.Del(hostAccountHeader)
-			if name := hostaccount.From(r.In.Context()); name != "" {
-				r.Out.Header.Set(hostAccountHeader, name)
-			}
-			if _, ok := credentials.HostTokenOf(r.In); ok {
+			r.Out.Header.Del(identityHeader)
+			who := identity.From(r.In.Context())
+			if _, ok := credentials.HostTokenOf(r.In); ok || who != nil {
 				r.Out.Header.Del("Authorization")
+			}
+			if who != nil {
+				r.Out.Header.Set(identityHeader, encodeIdentity(who))
+				return // a certificate that it has isn't of the space
 			}
 			if r.In.TLS != nil && len(r.In.TLS.PeerCertificates) > 0 {
 				r.Out.Header.Set(certificateHeader, base64.StdEncoding.EncodeToString(r.In.TLS.PeerCertificates[0].Raw))

@@ -24,11 +24,11 @@ func RefuseFormerOwners(source *access.Source, next authenticator.Request) authe
 	})
 }
 
-// IsFormerOwners reports whether a request has the client certificate of an owner who is none any more, or is of a ServiceAccount of
-// the host that is none.
+// IsFormerOwners reports whether a request has the client certificate of an owner who is none any more, or an identity that the space no
+// longer lets in.
 func IsFormerOwners(source *access.Source, r *http.Request) bool {
-	if name := hostAccountOf(r.Context()); name != "" {
-		return isFormerHostAccount(source, name)
+	if who := identityOf(r.Context()); who != nil {
+		return !source.Rules().LetsIn(who)
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false

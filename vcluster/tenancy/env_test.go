@@ -30,7 +30,7 @@ import (
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/vcluster"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -82,7 +82,7 @@ func (e *env) start(serving *pki.CA) {
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := r.Header.Get(provenHeader); name != "" {
-			r = r.WithContext(hostaccount.With(r.Context(), name))
+			r = r.WithContext(identity.With(r.Context(), &identity.Identity{Name: name, Proof: identity.HostServiceAccount}))
 		}
 		e.plane.Handler().ServeHTTP(w, r)
 	}))

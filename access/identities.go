@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/identity"
 )
 
 // hostPrefix begins the names that only ServiceAccounts of the host have.
@@ -26,6 +27,17 @@ func HostUser(name string) *user.DefaultInfo {
 		Name:   v1alpha1.HostServiceAccountUser + namespace + ":" + account,
 		Groups: append([]string{user.AllAuthenticated}, hostGroups(namespace)...),
 	}
+}
+
+// UserOf returns the user that an identity is in a space; nil if it is nil or has no valid name.
+func UserOf(who *identity.Identity) *user.DefaultInfo {
+	switch {
+	case who == nil:
+		return nil
+	case who.Proof == identity.HostServiceAccount:
+		return HostUser(who.Name)
+	}
+	return who.User()
 }
 
 func hostGroups(namespace string) []string {
@@ -45,6 +57,18 @@ func hostAccount(user string) (namespace string, ok bool) {
 // IsHostUser reports whether a user has a name that only ServiceAccounts of the host have, or is in a group of theirs.
 func IsHostUser(u user.Info) bool {
 	return slices.ContainsFunc(append([]string{u.GetName()}, u.GetGroups()...), func(name string) bool { return strings.HasPrefix(name, hostPrefix) })
+}
+
+// LetsIn reports whether the space lets an identity in: a ServiceAccount of the host as long as it owns the space (O9), others if they are
+// of the space's tenant, or system users (Z1, Z2). What they may do there is the space's to say.
+func (r *Rules) LetsIn(who *identity.Identity) bool {
+	switch {
+	case who.Proof == identity.HostServiceAccount:
+		return r.HasHostAccount(who.Name)
+	case who.Tenant == v1alpha1.SystemTenant:
+		return true
+	}
+	return who.Tenant != "" && who.Tenant == r.state.Tenant && !IsHostUser(who.User())
 }
 
 // HasHostAccount reports whether a ServiceAccount of the host is an administrator, or an owner that counts.

@@ -14,16 +14,17 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/vcluster/hostaccount"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
-// O9: requests that an API server makes of itself while it serves a ServiceAccount of the host are not of that one.
-func TestOnlyRequestsFromOutsideAreOfServiceAccountsOfTheHost(t *testing.T) {
+// O9, Z1, Z2: requests that an API server makes of itself while it serves a client are not of that client, and identities of other tenants are nobody.
+func TestOnlyRequestsFromOutsideAreOfIdentities(t *testing.T) {
 	const robot = "system:serviceaccount:tenant-system:robot"
 	source := &access.Source{}
-	source.Set(&access.State{Access: v1alpha1.Access{Owners: []v1alpha1.Owner{{Kind: v1alpha1.HostServiceAccountKind, Name: robot}}}})
-	outside := hostaccount.With(context.Background(), robot)
+	source.Set(&access.State{Tenant: "solar", Access: v1alpha1.Access{Owners: []v1alpha1.Owner{{Kind: v1alpha1.HostServiceAccountKind, Name: robot}}}})
+	of := func(who identity.Identity) context.Context { return identity.With(context.Background(), &who) }
+	outside := of(identity.Identity{Name: robot, Proof: identity.HostServiceAccount})
 	for reason, c := range map[string]struct {
 		ctx  context.Context
 		next string
@@ -31,12 +32,17 @@ func TestOnlyRequestsFromOutsideAreOfServiceAccountsOfTheHost(t *testing.T) {
 	}{
 		"from outside":                  {outside, "system:apiserver", "berth:host:serviceaccount:tenant-system:robot"},
 		"within it":                     {inside.Mark(outside), "system:apiserver", "system:apiserver"},
-		"of another one":                {hostaccount.With(context.Background(), robot+"2"), "system:apiserver", ""},
+		"of another one":                {of(identity.Identity{Name: robot + "2", Proof: identity.HostServiceAccount}), "system:apiserver", ""},
+		"of a user of the tenant":       {of(identity.Identity{Name: "bob", Tenant: "solar"}), "system:apiserver", "bob"},
+		"of a user of another tenant":   {of(identity.Identity{Name: "bob", Tenant: "mars"}), "alice", ""},
+		"of a user of no tenant":        {of(identity.Identity{Name: "bob"}), "alice", ""},
+		"of a system user":              {of(identity.Identity{Name: "root", Tenant: "system"}), "alice", "root"},
+		"with another's name":           {of(identity.Identity{Name: "berth:host:serviceaccount:tenant-system:robot", Tenant: "solar"}), "", ""},
 		"of somebody else":              {context.Background(), "alice", "alice"},
 		"of nobody":                     {context.Background(), "", ""},
 		"of somebody of another's name": {context.Background(), "berth:host:serviceaccount:tenant-system:robot", ""},
 	} {
-		accepts := AcceptHostAccounts(source, authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		accepts := AcceptIdentities(source, authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 			if c.next == "" {
 				return nil, false, errors.New("nobody")
 			}
