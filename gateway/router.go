@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/gateway/resolve"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
@@ -30,10 +31,13 @@ type Router struct {
 	Lookup func(space string) http.Handler
 	// TenantOf, if set, returns the tenant of a space; "" if it has none. Without it, no path leads to a tenant.
 	TenantOf func(space string) (tenant string)
+	// Identify, if set, returns who makes a request, if the platform itself has given out its credential; nil if not. The error says to
+	// the client why it can't be who it has proved to be.
+	Identify func(r *http.Request) (*identity.Identity, error)
 	// Own, if set, returns the space of a request whose path names none; "" if it is unknown. The result need not be
 	// verified, because Verify does that.
 	Own func(r *http.Request) (space string)
-	// Verify, if set, reports whether a request has a credential of a space, which need not exist, and returns the
+	// Verify, if set, reports whether a request without an identity has a credential of a space, which need not exist, and returns the
 	// request to serve. All other requests get the same response, so that nobody can find out which spaces exist. It
 	// returns an error if it can't decide now.
 	Verify func(space string, r *http.Request) (verified *http.Request, ok bool, err error)
@@ -53,14 +57,25 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
+	r, who, err := g.identify(r)
+	if err != nil {
+		refuseIdentity(w, err)
+		return
+	}
 	path := r.URL.EscapedPath()
-	target, err := resolve.Resolve(path, g.own(path, r), "")
+	target, err := resolve.Resolve(path, g.own(path, r, who), "")
 	if err != nil {
 		refusePath(w, err)
 		return
 	}
 	r = inside(r, target.Path)
-	if g.Verify != nil {
+	switch {
+	case who != nil:
+		if !g.mayReach(who, target.Space) {
+			refuseTenant(w, who, target.Space)
+			return
+		}
+	case g.Verify != nil:
 		verified, ok, err := g.Verify(target.Space, r)
 		if err != nil || !ok {
 			refuseStranger(w, err)
@@ -73,7 +88,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		noSuchSpace(w)
 		return
 	}
-	if target.Tenant != "" && (g.TenantOf == nil || g.TenantOf(target.Space) != target.Tenant) {
+	if target.Tenant != "" && g.tenantOf(target.Space) != target.Tenant {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
 		return
 	}
@@ -82,7 +97,10 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // own returns the space that a short path of the client is for. The look-up parses tokens, and is left out for paths of spaces.
-func (g *Router) own(path string, r *http.Request) string {
+func (g *Router) own(path string, r *http.Request, who *identity.Identity) string {
+	if who != nil {
+		return who.Tenant
+	}
 	if g.Own == nil || strings.HasPrefix(path, resolve.Prefix) {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/manager"
@@ -24,6 +25,8 @@ type Config struct {
 	Listen, Advertise string
 	// TLS are the files of the endpoint's certificate. If they are empty, the platform issues one by its own CA.
 	TLS certificate.Paths
+	// Clients are files with clients' credentials that the platform itself gives out, for its tenants.
+	Clients authn.Files
 	// MetricsListen is HOST:PORT at which metrics and health are served over plain HTTP. If it is empty, they are not
 	// served there.
 	MetricsListen string

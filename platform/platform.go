@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,9 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/internal/fielderror"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/datadir"
@@ -45,6 +48,7 @@ type Platform struct {
 	ca          *pki.CA
 	certificate *pki.Serving
 	files       *certificate.Files // nil if the certificate is always the platform's own
+	clients     *authn.Authenticator
 	listener    net.Listener
 	host        hostCluster
 	manager     *manager.Manager
@@ -74,7 +78,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.listen, p.openHost, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
+		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.openHost, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -226,7 +230,7 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 func (p *Platform) serve(context.Context) error {
 	p.limiter = gateway.NewLimiter(p.config.Specs.Limits)
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil
@@ -243,6 +247,23 @@ func issuer(r *http.Request) string {
 		return gateway.SystemSpace
 	}
 	return space
+}
+
+// readClients reads the files of [Config.Clients], and follows their changes.
+func (p *Platform) readClients(ctx context.Context) (err error) {
+	// A tenant has a space of its name.
+	exists := func(tenant string) bool { return p.tenantOf(tenant) == tenant }
+	if p.clients, err = authn.New(p.config.Clients, exists, p.logger); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	safego.Go(&group, "follow the CAs of clients", func() { p.clients.Run(ctx) }, nil)
+	p.onStop(func(context.Context) {
+		cancel()
+		group.Wait()
+	})
+	return nil
 }
 
 func (p *Platform) startTracing(ctx context.Context) error {

@@ -17,10 +17,10 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/clientaddr"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/shard/credentials"
-	"github.com/berth-dev/berth/identity"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/testhost"
 )
 
 // O9: only the host proves an owner of the space, by a token for Berth, which the space doesn't get.

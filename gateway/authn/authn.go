@@ -1,0 +1,131 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package authn
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/clientcert"
+	"github.com/berth-dev/berth/internal/fielderror"
+)
+
+// Files are paths of files with what clients are known by. Each may be empty. A file that changes is read again; while it can't be read,
+// what was read last holds.
+type Files struct {
+	// ClientCA has the certificates of CAs that sign client certificates, in PEM.
+	ClientCA string
+	// Tokens has a bearer token in each line, and Passwords a password: CREDENTIAL,USER,UID,"GROUP,...",OTHER...,,TENANT.
+	Tokens, Passwords string
+}
+
+// Authenticator says who clients are. It is safe for concurrent use.
+type Authenticator struct {
+	exists       func(tenant string) bool
+	ca           *dynamiccertificates.DynamicFileCAContent // nil if there is no file
+	certificates *clientcert.Verifier
+	tokens       *users
+	passwords    *users
+}
+
+// Refused means that a client has proved who it is, and may not use the platform as that. The message says why.
+type Refused struct{ message string }
+
+// Error implements [error].
+func (r *Refused) Error() string { return r.message }
+
+func refused(format string, args ...any) *Refused { return &Refused{fmt.Sprintf(format, args...)} }
+
+// New reads files. exists reports whether there is a tenant now. The error is a [*fielderror.Error] of the flag with the file.
+func New(files Files, exists func(tenant string) bool, logger klog.Logger) (*Authenticator, error) {
+	a := &Authenticator{exists: exists}
+	if files.ClientCA != "" {
+		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", files.ClientCA)
+		if err != nil {
+			return nil, fielderror.New("client-ca-file", files.ClientCA, "%w; it must have the certificates of CAs, in PEM", err)
+		}
+		a.ca, a.certificates = ca, clientcert.New(ca.VerifyOptions, certificateUser)
+	}
+	var err error
+	if a.tokens, err = openUsers(files.Tokens, identity.TokenFile, logger); err != nil {
+		return nil, fielderror.New("token-auth-file", files.Tokens, "%w", err)
+	}
+	if a.passwords, err = openUsers(files.Passwords, identity.PasswordFile, logger); err != nil {
+		return nil, fielderror.New("basic-auth-file", files.Passwords, "%w", err)
+	}
+	return a, nil
+}
+
+// Run reads the file with CAs again when it changes, until ctx ends.
+func (a *Authenticator) Run(ctx context.Context) {
+	if a.ca != nil {
+		a.ca.Run(ctx, 1)
+	}
+}
+
+// Identify returns who makes a request, by its certificate, its token, or its password, in this order; nil if it has none that is
+// known here. A client that is known by its certificate is nobody else, whatever else it sends. The error is a [*Refused].
+func (a *Authenticator) Identify(r *http.Request) (*identity.Identity, error) {
+	who, err := a.known(r)
+	if who == nil || err != nil {
+		return nil, err
+	}
+	return who, a.check(who)
+}
+
+func (a *Authenticator) known(r *http.Request) (*identity.Identity, error) {
+	if a.certificates != nil {
+		response, ok, err := a.certificates.AuthenticateRequest(r)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return identityOfCertificate(response), nil
+		}
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return nil, nil // it is who the certificate says, as in all API servers
+	}
+	scheme, credential, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch strings.ToLower(scheme) {
+	case "bearer":
+		return a.tokens.find("", strings.TrimSpace(credential)), nil
+	case "basic":
+		if name, password, ok := r.BasicAuth(); ok {
+			return a.passwords.find(name, password), nil
+		}
+	}
+	return nil, nil
+}
+
+// check refuses identities of tenants that don't exist, and names that mean something to Kubernetes or Berth, which only system users may
+// have.
+func (a *Authenticator) check(who *identity.Identity) error {
+	if who.Tenant == v1alpha1.SystemTenant {
+		return nil
+	}
+	if problems := validation.IsDNS1123Label(who.Tenant); len(problems) > 0 {
+		return refused("your credential names the tenant %.100q: %s; ask your admin for another credential", who.Tenant, problems[0])
+	}
+	if !a.exists(who.Tenant) {
+		return refused("your credential names the tenant %s, which doesn't exist; ask your admin to create it, or for another credential", who.Tenant)
+	}
+	reserved := func(name string) bool { return strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "berth:") }
+	if reserved(who.Name) {
+		return refused("your credential names the user %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Name, v1alpha1.SystemTenant)
+	}
+	if i := slices.IndexFunc(who.Groups, reserved); i >= 0 {
+		return refused("your credential names the group %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Groups[i], v1alpha1.SystemTenant)
+	}
+	return nil
+}

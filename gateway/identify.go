@@ -1,0 +1,56 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/gateway/resolve"
+	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/httpstatus"
+)
+
+// identify returns who makes a request, if the platform knows it, and the request with that identity, without the credential.
+func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, error) {
+	if g.Identify == nil {
+		return r, nil, nil
+	}
+	who, err := g.Identify(r)
+	if err != nil || who == nil {
+		return r, nil, err
+	}
+	identified := r.Clone(identity.With(r.Context(), who))
+	identified.Header.Del("Authorization")
+	return identified, who, nil
+}
+
+// mayReach reports whether a client may use a space at all: one of its tenant, or any if it is a system user (Z1, Z2). Whether there is
+// such a space makes no difference to others.
+func (g *Router) mayReach(who *identity.Identity, space string) bool {
+	return who.Tenant == resolve.System || who.Tenant != "" && g.tenantOf(space) == who.Tenant
+}
+
+// tenantOf returns the tenant of a space; "" if it has none.
+func (g *Router) tenantOf(space string) string {
+	if g.TenantOf == nil {
+		return ""
+	}
+	return g.TenantOf(space)
+}
+
+// refuseIdentity responds to a client that has proved who it is, and may not use the platform as that.
+func refuseIdentity(w http.ResponseWriter, err error) {
+	closeAfter(w)
+	httpstatus.Write(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error(), 0)
+}
+
+// refuseTenant responds to a client of another tenant. It is the same response for all spaces that aren't of the client's tenant.
+func refuseTenant(w http.ResponseWriter, who *identity.Identity, space string) {
+	closeAfter(w)
+	httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
+		"you are %q of the tenant %s, and the space %.100q is not one of that tenant; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
+}
