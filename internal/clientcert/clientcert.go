@@ -53,6 +53,9 @@ func (v *Verifier) AuthenticateRequest(r *http.Request) (*authenticator.Response
 	if !ok {
 		return nil, false, nil
 	}
+	if options.CurrentTime.IsZero() { // which stands for now
+		options.CurrentTime = time.Now()
+	}
 	leaf := r.TLS.PeerCertificates[0]
 	about := proof{roots: options.Roots, leaf: sha256.Sum256(leaf.Raw)}
 	remembered, _ := v.known.Get(about)
