@@ -138,7 +138,7 @@ func TestThePlatformKnowsClientsOfItsTenants(t *testing.T) {
 		t.Errorf("in a dedicated space, eve is %v", who)
 	}
 	forged := base64.StdEncoding.EncodeToString([]byte(`{"Name": "root", "Groups": ["system:masters"], "Tenant": "system", "Proof": "Certificate"}`))
-	for _, header := range []string{"X-Berth-Identity", "X-Remote-User", "Connection"} {
+	for _, header := range []string{"X-Berth-Identity", "X-Remote-User"} {
 		_, err := eve.RbacV1().RESTClient().Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings").
 			SetHeader(header, forged).SetHeader("X-Remote-Group", "system:masters").DoRaw(t.Context())
 		if !apierrors.IsForbidden(err) {
