@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/gateway/resolve"
+	"github.com/berth-dev/berth/gateway/tenantfields"
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
@@ -77,7 +78,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
 		return
 	}
-	handler = g.limited(target.Space, handler)
+	handler = g.limited(target.Space, tenantfields.Wrap(target, handler))
 	g.serveSpace(target.Space, redirecting(target, handler), w, r)
 }
 
