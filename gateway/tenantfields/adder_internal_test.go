@@ -140,12 +140,12 @@ func FuzzAdder(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, document []byte, root, size uint8) {
-		make := func() *adder {
+		start := func() *adder {
 			a := newAdder([]role{watchEvent, apiObject, apiList}[root%3], links{self: "\x01", namespaces: "\x01n", resource: "pods"})
 			a.tenant = "\x01"
 			return a
 		}
-		whole, parts := inParts(make(), document, len(document)+1), inParts(make(), document, int(size)+1)
+		whole, parts := inParts(start(), document, len(document)+1), inParts(start(), document, int(size)+1)
 		valid := json.Valid(document)
 		for _, out := range []string{whole, parts} {
 			if !isSubsequence(document, out) {

@@ -20,14 +20,14 @@ import (
 func podList(tb testing.TB, count int) []byte {
 	tb.Helper()
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "77"}}
-	managed := []byte(`{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}}}}`)
+	managed := `{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}}}}`
 	for i := range count {
 		p := corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("web-%d", i), Namespace: fmt.Sprintf("team-%d", i%7), UID: "6f1c0d5e-0000-4000-8000-000000000000", ResourceVersion: "76",
 				CreationTimestamp: metav1.NewTime(time.Unix(1.7e9, 0)), Labels: map[string]string{"app": "web", "tier": "front"},
 				Annotations:   map[string]string{"note": strings.Repeat(`a "quoted" \ word `, 10)},
-				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Update", APIVersion: "v1", FieldsV1: &metav1.FieldsV1{Raw: managed}}},
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Update", APIVersion: "v1", FieldsV1: metav1.NewFieldsV1(managed)}},
 			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Name: "web", Image: "registry.example.com/team/web:1.2.3", Env: []corev1.EnvVar{{Name: "A", Value: "b"}, {Name: "C", Value: "d"}},
@@ -54,15 +54,15 @@ func TestClientsReadTheFieldsOfLists(t *testing.T) {
 	if err := json.Unmarshal(document, &want); err != nil {
 		t.Fatal(err)
 	}
-	if got.SelfLink != "/api/v1/tenants/solar/pods" {
-		t.Errorf("the list is at %q", got.SelfLink)
+	if got.GetSelfLink() != "/api/v1/tenants/solar/pods" {
+		t.Errorf("the list is at %q", got.GetSelfLink())
 	}
-	got.SelfLink = ""
+	got.SetSelfLink("")
 	for i := range got.Items {
-		if p, link := &want.Items[i], got.Items[i].SelfLink; link != "/api/v1/tenants/solar/namespaces/"+p.Namespace+"/pods/"+p.Name {
+		if p, link := &want.Items[i], got.Items[i].GetSelfLink(); link != "/api/v1/tenants/solar/namespaces/"+p.Namespace+"/pods/"+p.Name {
 			t.Errorf("%s is at %q", p.Name, link)
 		}
-		got.Items[i].SelfLink = ""
+		got.Items[i].SetSelfLink("")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

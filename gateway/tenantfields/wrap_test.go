@@ -248,7 +248,7 @@ func TestResponsesAreNotCompressed(t *testing.T) {
 // U5: an event of a watch is sent at once, and the response is never held.
 func TestEventsArriveOneByOne(t *testing.T) {
 	more := make(chan string)
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 		for part := range more {
