@@ -72,7 +72,7 @@ func haveFields(t *testing.T, tenant string, admin *cluster) {
 	for kind, patch := range map[types.PatchType]string{
 		types.MergePatchType:          `{"metadata":{"tenant":"` + tenant + `","labels":{"a":"b"}}}`,
 		types.StrategicMergePatchType: `{"metadata":{"labels":{"a":"c"},"tenant":"` + tenant + `"}}`,
-		types.JSONPatchType:           `[{"op":"test","path":"/metadata/tenant","value":"` + tenant + `"},{"op":"add","path":"/metadata/labels/b","value":"c"}]`,
+		types.JSONPatchType:           `[{"op":"test","path":"/metadata/tenant","value":"` + tenant + `"},{"op":"add","path":"/data/b","value":"c"}]`,
 	} {
 		checkFields(t, must(maps.Patch(ctx, "fields", kind, []byte(patch), metav1.PatchOptions{FieldValidation: strict}))(t), tenant, link)
 	}
