@@ -16,15 +16,10 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-var (
-	mapsResource       = corev1.SchemeGroupVersion.WithResource("configmaps")
-	namespacesResource = corev1.SchemeGroupVersion.WithResource("namespaces")
-)
-
 // dynamicMaps returns the ConfigMaps in the namespace default, by full paths.
 func (c *cluster) dynamicMaps(t *testing.T, tenant string) dynamic.ResourceInterface {
 	t.Helper()
-	return must(dynamic.NewForConfig(c.fullPaths(t, tenant).config))(t).Resource(mapsResource).Namespace("default")
+	return must(dynamic.NewForConfig(c.fullPaths(t, tenant).config))(t).Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
 }
 
 // mapOf is a ConfigMap that names a tenant.
@@ -77,14 +72,14 @@ func haveFields(t *testing.T, tenant string, admin *cluster) {
 		checkFields(t, must(maps.Patch(ctx, "fields", kind, []byte(patch), metav1.PatchOptions{FieldValidation: strict}))(t), tenant, link)
 	}
 	all := must(dynamic.NewForConfig(admin.fullPaths(t, tenant).config))(t)
-	list := must(all.Resource(mapsResource).List(ctx, metav1.ListOptions{}))(t)
+	list := must(all.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).List(ctx, metav1.ListOptions{}))(t)
 	if want := "/api/v1/tenants/" + tenant + "/configmaps"; list.GetSelfLink() != want {
 		t.Errorf("the list is at %q, want %q", list.GetSelfLink(), want)
 	}
 	for _, item := range list.Items {
 		checkFields(t, &item, tenant, "/api/v1/tenants/"+tenant+"/namespaces/"+item.GetNamespace()+"/configmaps/"+item.GetName())
 	}
-	checkFields(t, must(all.Resource(namespacesResource).Get(ctx, "default", metav1.GetOptions{}))(t), tenant, "/api/v1/tenants/"+tenant+"/namespaces/default")
+	checkFields(t, must(all.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, "default", metav1.GetOptions{}))(t), tenant, "/api/v1/tenants/"+tenant+"/namespaces/default")
 	table := must(admin.fullPaths(t, tenant).CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/default/configmaps").
 		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").DoRaw(ctx))(t)
 	if !strings.Contains(string(table), `"kind":"Table"`) || !strings.Contains(string(table), `"selfLink":"`+link+`"`) {
