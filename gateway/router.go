@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/gateway/tenantfields"
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
@@ -92,7 +93,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
 		return
 	}
-	handler = g.limited(target.Space, handler)
+	handler = g.limited(target.Space, tenantfields.Wrap(target, handler))
 	g.serveSpace(target.Space, redirecting(target, handler), w, r)
 }
 
