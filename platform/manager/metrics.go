@@ -64,6 +64,7 @@ func (m *Manager) dedicatedMetrics(hostObjects map[string]map[string]int) []metr
 // taken over, so labels are limited to known values, each once.
 func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) metrics.Space {
 	said.Name, said.HostObjects, said.QuotaDrift = name, hostObjects, nil
+	said.Tenant, said.Use = "", nil
 	if !slices.Contains([]string{metrics.Asleep, metrics.Starting, metrics.Awake, metrics.Stopping, metrics.Failed}, said.State) {
 		said.State, said.Ready = metrics.Failed, false
 	}
