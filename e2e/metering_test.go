@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// used is a record of berth usage --since.
-type used struct {
+// useRecord is a record of berth usage --since.
+type useRecord struct {
 	Tenant, Space           string
 	Requests                int64
 	SentBytes               int64
@@ -24,13 +24,13 @@ type used struct {
 	}
 }
 
-func usedBy(t *testing.T, b *berth, space string) (one used) {
+func usedBy(t *testing.T, b *berth, space string) (one useRecord) {
 	t.Helper()
 	out, stderr, code := runBerth(t, "usage", "-T", "--since", "1h", "-o", "json", "--data-dir", b.dir)
 	if code != 0 {
 		t.Fatalf("berth usage ends with %d: %s", code, stderr)
 	}
-	var all []used
+	var all []useRecord
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
 	}
@@ -39,10 +39,10 @@ func usedBy(t *testing.T, b *berth, space string) (one used) {
 			return one
 		}
 	}
-	return used{}
+	return useRecord{}
 }
 
-func deletions(u used) (n int64) {
+func deletions(u useRecord) (n int64) {
 	for _, call := range u.Calls {
 		if call.Verb == "delete" && call.Code == 404 {
 			n += call.Count
