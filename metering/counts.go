@@ -60,17 +60,6 @@ func (a *amounts) add(b amounts) {
 	a.objects += b.objects
 }
 
-func (c *counts) add(d *counts) {
-	for call, n := range d.calls {
-		c.count(call, n)
-	}
-	c.received += d.received
-	c.sent += d.sent
-	c.latency += d.latency
-	c.timed += d.timed
-	c.amounts.add(d.amounts)
-}
-
 func (c *counts) count(k call, n int64) {
 	if c.calls == nil {
 		c.calls = map[call]int64{}

@@ -122,9 +122,9 @@ func (r *Record) set(c *counts) {
 	const hours, gibHours = 3600, 3600 * (1 << 30)
 	r.MeasuredHours, r.CPUHours, r.PodHours = c.sampled/hours, c.cpu/hours, c.pods/hours
 	r.MemoryGiBHours, r.StorageGiBHours, r.StoreGiBHours = c.memory/gibHours, c.storage/gibHours, c.store/gibHours
-	r.ObjectHours = c.amounts.objects / hours
+	r.ObjectHours = c.objects / hours
 	if c.counted > 0 {
-		r.Objects = c.amounts.objects / c.counted
+		r.Objects = c.objects / c.counted
 	}
 	r.ReceivedBytes, r.SentBytes = c.received, c.sent
 	r.TimedRequests, r.RequestSeconds = c.timed, float64(c.latency)/1e6
