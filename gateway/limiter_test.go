@@ -25,7 +25,9 @@ type rejections struct {
 	all map[string]int
 }
 
-func (r *rejections) Begin(string, *http.Request) func(int) { return func(int) {} }
+func (r *rejections) Begin(string, *http.Request) (moved func(int64, int64), end func(int)) {
+	return func(int64, int64) {}, func(int) {}
+}
 
 func (r *rejections) Rejected(space, limit string) {
 	r.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/gateway/resolve"
-	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/gateway/tenantfields"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/httpstatus"
 )
 

@@ -5,10 +5,7 @@ package gateway
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -46,11 +43,7 @@ func (w *partsWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	w.end()
 	s := newStream(w.ctx, conn, w.busy, w.turn)
-	early := make([]byte, buffered.Reader.Buffered())
-	_, _ = buffered.Read(early) // only what is already there
-	reader := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), s), buffered.Reader.Size())
-	_, _ = reader.Peek(len(early)) // so that handlers find it in the buffer, as before
-	return s, bufio.NewReadWriter(reader, bufio.NewWriterSize(s, buffered.Writer.Size())), nil
+	return s, rebuffered(buffered, s), nil
 }
 
 // Read implements [net.Conn].
@@ -71,12 +64,7 @@ func (s *stream) Write(p []byte) (int, error) {
 }
 
 // CloseWrite closes the sending side, if the connection supports that.
-func (s *stream) CloseWrite() error {
-	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (s *stream) CloseWrite() error { return closeWrite(s.Conn) }
 
 // Close implements [net.Conn]. Parts that wait for their turn fail.
 func (s *stream) Close() error {

@@ -29,7 +29,7 @@ func hijack() map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter,
 		"hijacker":   func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) { return w.(http.Hijacker).Hijack() },
 		"controller": byController,
 		"wrapped": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
-			return byController(responsewriter.WrapForHTTP1Or2(&statusWriter{ResponseWriter: w}))
+			return byController(responsewriter.WrapForHTTP1Or2(&statusWriter{ResponseWriter: w, moved: func(int64, int64) {}}))
 		},
 	}
 }

@@ -126,16 +126,21 @@ func (m *Metrics) tidy() {
 	}
 }
 
-// Begin counts a request to a space. What it returns is called when the request
-// has ended, with the status code of the answer, 0 if there was none.
-func (m *Metrics) Begin(space string, r *http.Request) (end func(code int)) {
+// Begin counts a request to a space. moved is called with the bytes that are
+// received and sent, and end when the request has ended, with the status code of
+// the answer, 0 if there was none.
+func (m *Metrics) Begin(space string, r *http.Request) (moved func(received, sent int64), end func(code int)) {
 	m.tidy()
 	c, v, start := m.of(space), verbOf(r), m.config.Clock.Now()
 	c.requests.underWay[v].Add(1)
-	return func(code int) {
+	moved = func(received, sent int64) {
+		c.requests.received.Add(uint64(received))
+		c.requests.sent.Add(uint64(sent))
+	}
+	return moved, func(code int) {
 		c.requests.underWay[v].Add(-1)
 		c.requests.ended[v][classOf(code)].Add(1)
-		if v != verbWatch && v != verbConnect {
+		if !v.long() {
 			m.durations.WithLabelValues(v.String()).Observe(m.config.Clock.Since(start).Seconds())
 		}
 	}

@@ -58,6 +58,7 @@ func full(name string) metrics.Space {
 		Name: name, State: metrics.Awake, Ready: true, HostObjects: map[string]int{"pods": 3},
 		Store: &metrics.Store{File: 4096, Log: 512, Live: 2048, Limit: 1 << 20, Revision: 7}, Sync: &metrics.Sync{Done: 5},
 		Limits: bounds.NewAccount(nil).Usage(), QuotaDrift: corev1.ResourceList{"pods": resource.MustParse("-1")},
+		Tenant: "acme", Use: map[string]float64{"cpu": 1},
 	}
 }
 
@@ -190,13 +191,15 @@ func TestNothingIsLeftOfASpaceThatIsDeleted(t *testing.T) {
 		name := fmt.Sprintf("space-%d", i)
 		s.set(full(name), full("steady"))
 		for _, method := range []string{"GET", "POST", fmt.Sprintf("M%d", i)} {
-			m.Begin(name, httptest.NewRequest(method, "/"+name, nil))(100 + i*7)
+			moved, end := m.Begin(name, httptest.NewRequest(method, "/"+name, nil))
+			moved(1, 1)
+			end(100 + i*7)
 		}
 		m.Rejected(name, "request-rate")
 		m.Woken(name, time.Second, nil)
 		m.Woken(name, time.Second, errors.New("no"))
 		m.Snapshot(name, metrics.SnapshotTaken)
-		late := m.Begin(name, httptest.NewRequest(http.MethodGet, "/", nil))
+		_, late := m.Begin(name, httptest.NewRequest(http.MethodGet, "/", nil))
 		text := scrape(t, m)
 		if !strings.Contains(text, `berth_space_requests_in_flight{space="`+name+`",verb="read"} 1`) {
 			t.Fatalf("%s is not shown:\n%s", name, own(text))
@@ -244,7 +247,8 @@ func TestTheDocumentationListsWhatThereIs(t *testing.T) {
 	s := &spaces{}
 	s.set(full("a"))
 	m := newMetrics(s)
-	end := m.Begin("a", httptest.NewRequest(http.MethodGet, "/", nil))
+	moved, end := m.Begin("a", httptest.NewRequest(http.MethodGet, "/", nil))
+	moved(1, 1)
 	end(200)
 	m.Begin("a", httptest.NewRequest(http.MethodGet, "/", nil))
 	m.Rejected("a", "requests-reading")

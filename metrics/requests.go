@@ -83,4 +83,15 @@ func (c class) String() string {
 type requests struct {
 	ended    [verbs][classes]atomic.Uint64
 	underWay [verbs]atomic.Int64
+	// received and sent are bytes.
+	received, sent atomic.Uint64
 }
+
+// VerbOf returns the verb under which a request is counted. long reports whether the request is a watch or a stream, which ends when the
+// client wants.
+func VerbOf(r *http.Request) (verb string, long bool) {
+	v := verbOf(r)
+	return v.String(), v.long()
+}
+
+func (v verb) long() bool { return v == verbWatch || v == verbConnect }

@@ -30,6 +30,10 @@ type Space struct {
 	Limits []bounds.Usage
 	// QuotaDrift is how much more the host's quota counts than the space has, of the resources of which they don't agree.
 	QuotaDrift corev1.ResourceList
+	// Tenant is empty if the space has none.
+	Tenant string
+	// Use is what the space has used in this process's life, by resource, multiplied by seconds.
+	Use map[string]float64
 }
 
 // maxDrifts is the highest number of series of drift that a space has. A tenant can use many of the resources that its quota names.
@@ -80,7 +84,7 @@ func counter(name, help string, labels ...string) desc {
 type descs struct {
 	spaces, ready, awake, wakes, requests, underWay, rejected, storeBytes,
 	storeLimit, revision, hostObjects, reconciles, queued, snapshot, certificates,
-	limitUsed, limit, limitRefused, quotaDrift desc
+	limitUsed, limit, limitRefused, quotaDrift, info, bytes, use desc
 }
 
 func newDescs() descs {
@@ -103,6 +107,9 @@ func newDescs() descs {
 		limit:        gauge("berth_space_limit", "The space's limit.", "space", "limit"),
 		limitRefused: counter("berth_space_limit_refused_total", "What was refused to the space for a limit since it woke.", "space", "limit"),
 		quotaDrift:   gauge("berth_space_quota_drift", "How much more the host's quota counts than the space's pods and claims use, in cores, bytes, or as a count. Missing if they agree.", "space", "resource"),
+		info:         gauge("berth_space_info", "Always 1; its labels are the space and its tenant.", "space", "tenant"),
+		bytes:        counter("berth_space_request_bytes_total", "Bytes of requests to the space, their answers, and streams, without headers.", "space", "direction"),
+		use:          counter("berth_space_use_seconds_total", "What the space's pods and claims have requested, multiplied by seconds, in cores, bytes, or as a count.", "space", "resource"),
 		certificates: gauge("berth_certificate_expiry_timestamp_seconds", "When a certificate of this process ends; it is renewed before.", "certificate"),
 	}
 }
@@ -113,7 +120,7 @@ func (c spacesCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, one := range []desc{
 		d.spaces, d.ready, d.awake, d.wakes, d.requests, d.underWay, d.rejected, d.storeBytes, d.storeLimit, d.revision,
 		d.hostObjects, d.reconciles, d.queued, d.snapshot, d.certificates,
-		d.limitUsed, d.limit, d.limitRefused, d.quotaDrift,
+		d.limitUsed, d.limit, d.limitRefused, d.quotaDrift, d.info, d.bytes, d.use,
 	} {
 		out <- one.Desc
 	}
@@ -179,6 +186,10 @@ func (s *Space) collect(d *descs, e emit) {
 		amount := s.QuotaDrift[resource]
 		e(d.quotaDrift, amount.AsApproximateFloat64(), s.Name, string(resource))
 	}
+	e(d.info, 1, s.Name, s.Tenant)
+	for _, resource := range slices.Sorted(maps.Keys(s.Use)) {
+		e(d.use, s.Use[resource], s.Name, resource)
+	}
 	if s.Sync != nil {
 		e(d.reconciles, float64(s.Sync.Done), s.Name, "done")
 		e(d.reconciles, float64(s.Sync.Conflicts), s.Name, "conflict")
@@ -200,6 +211,8 @@ func (c *counters) collect(d *descs, e emit, space string) {
 			e(d.underWay, float64(n), space, v.String())
 		}
 	}
+	e(d.bytes, float64(c.requests.received.Load()), space, "received")
+	e(d.bytes, float64(c.requests.sent.Load()), space, "sent")
 	for limit, n := range c.rejected {
 		e(d.rejected, float64(n), space, limit)
 	}

@@ -23,9 +23,15 @@ func (p *Platform) newMetrics() *metrics.Metrics {
 // spaceMetrics returns the metrics of all spaces, and of the requests to them.
 func (p *Platform) spaceMetrics() []metrics.Space {
 	spaces := p.manager.Metrics()
-	if p.limiter != nil {
-		for _, space := range spaces {
+	for i := range spaces {
+		space := &spaces[i]
+		if p.limiter != nil {
 			p.limiter.Count(space.Name, space.Limits)
+		}
+		space.Tenant = p.manager.TenantOf(space.Name)
+		if p.recorder != nil {
+			use := p.recorder.Totals(space.Name)
+			space.Use = map[string]float64{"cpu": use.CPU, "memory": use.Memory, "storage": use.Storage, "pods": use.Pods}
 		}
 	}
 	return spaces

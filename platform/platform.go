@@ -26,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/metering"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/datadir"
@@ -54,6 +55,7 @@ type Platform struct {
 	manager     *manager.Manager
 	server      *gateway.Server
 	metrics     *metrics.Metrics
+	recorder    *metering.Recorder
 	traces      tracing.TracerProvider // nil if requests are not traced
 	limiter     *gateway.Limiter       // limits the requests of clients and of pods
 	serving     atomic.Bool            // between start and stop
@@ -78,7 +80,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.openHost, p.openSpaces, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
+		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.openHost, p.openSpaces, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -230,7 +232,7 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 func (p *Platform) serve(context.Context) error {
 	p.limiter = gateway.NewLimiter(p.config.Specs.Limits)
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.metrics, Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

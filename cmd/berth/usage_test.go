@@ -90,3 +90,25 @@ used-dev,limits.cpu,4,8,50,4
 		t.Errorf("completed %q", completed)
 	}
 }
+
+// L2: a period that isn't one is an error that names the flag, the value, and the remedy, before anything is asked.
+func TestUsageOfAPeriodChecksItsFlags(t *testing.T) {
+	dir := t.TempDir()
+	for says, args := range map[string][]string{
+		"--since=soon: must be a duration such as 90m, 12h, or 30d":      {"--since", "soon"},
+		"--since=-1h: is negative":                                       {"--since=-1h"},
+		"--since=1d-36h: must be a duration":                             {"--since=1d-36h"},
+		"--since=65000d: must be a duration":                             {"--since", "65000d"},
+		"--since=2999-01-01: is in the future; choose an earlier time":   {"--since", "2999-01-01"},
+		"--until=2d: must be after --since=1d; choose a later time":      {"--since", "1d", "--until", "2d"},
+		"--until=1h: needs --since, too":                                 {"--until", "1h"},
+		"--selector=a=b: can't be used with --since; name the tenants":   {"--since", "1d", "-l", "a=b"},
+		"--all-tenants prints the usage of all tenants; don't name some": {"--since", "1d", "-T", "acme"},
+		"--output=name: with --since, must be one of table, wide, csv,":  {"--since", "1d", "-o", "name"},
+		"the Berth server is not running on " + dir:                      {"--since", "1d12h"},
+	} {
+		if out, _, err := berth(t, append([]string{"usage", "--data-dir", dir}, args...)...); err == nil || !strings.Contains(err.Error(), says) || out != "" {
+			t.Errorf("%q: got %v and %q, want %q", args, err, out, says)
+		}
+	}
+}

@@ -175,7 +175,7 @@ eight,gone,u8,,mars
 	for token, want := range map[string]string{
 		"one": "alice of solar in app1+app2", "two": "bob of solar in ", "three": "carol of solar in app1", "four": "root of system in system:masters",
 		"five": "old of system in ", "six": "spare of system in app1", "seven": "dave of solar in ",
-		"eight": "refused: your credential names the tenant mars, which doesn't exist; ask your admin to create it, or for another credential",
+		"eight":          "refused: your credential names the tenant mars, which doesn't exist; ask your admin to create it, or for another credential",
 		"nine, and more": "erin of solar in ", "ten": "nobody", "": "nobody", "ONE": "nobody",
 	} {
 		if got := text(a.Identify(bearing(token))); got != want {

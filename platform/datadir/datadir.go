@@ -78,6 +78,9 @@ func Deleted(dataDir, space string) string { return filepath.Join(dataDir, "dele
 // Host returns the directory of the store and the keys of an embedded host.
 func Host(dataDir string) string { return filepath.Join(dataDir, "host") }
 
+// Use returns the path of the records of what tenants use.
+func Use(dataDir string) string { return filepath.Join(dataDir, "usage.db") }
+
 // Scratch returns the directory of temporary files, which may be lost in a crash.
 func Scratch(dataDir string) string { return filepath.Join(dataDir, "tmp") }
 

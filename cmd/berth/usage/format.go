@@ -61,7 +61,11 @@ type printer func(out io.Writer, tenants []v1alpha1.Tenant) error
 // printerOf returns the printer of a format.
 func printerOf(format string, noHeaders bool) (printer, error) {
 	if template, ok := strings.CutPrefix(format, formatJSONPath); ok {
-		return jsonPathPrinter(template)
+		show, err := jsonPathPrinter[[]record](template)
+		if err != nil {
+			return nil, err
+		}
+		return func(out io.Writer, tenants []v1alpha1.Tenant) error { return show(out, records(tenants)) }, nil
 	}
 	switch format {
 	case "", formatTable:
@@ -77,9 +81,9 @@ func printerOf(format string, noHeaders bool) (printer, error) {
 			return printCSV(out, records(tenants), !noHeaders)
 		}, nil
 	case formatJSON:
-		return printJSON, nil
+		return func(out io.Writer, tenants []v1alpha1.Tenant) error { return printJSON(out, records(tenants)) }, nil
 	case formatYAML:
-		return printYAML, nil
+		return func(out io.Writer, tenants []v1alpha1.Tenant) error { return printYAML(out, records(tenants)) }, nil
 	default:
 		return nil, fmt.Errorf("--output=%s: must be one of %s, and a template after the last one", format, strings.Join(formats(), ", "))
 	}
@@ -113,20 +117,20 @@ func number(n *float64) string {
 	return strconv.FormatFloat(*n, 'f', -1, 64)
 }
 
-func printJSON(out io.Writer, tenants []v1alpha1.Tenant) error {
+func printJSON(out io.Writer, list any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "    ")
-	return encoder.Encode(records(tenants))
+	return encoder.Encode(list)
 }
 
 // jsonPathPrinter returns the printer of a template, whose root is the list that the format json prints.
-func jsonPathPrinter(template string) (printer, error) {
+func jsonPathPrinter[List any](template string) (func(io.Writer, List) error, error) {
 	path := jsonpath.New("output").AllowMissingKeys(true)
 	if err := path.Parse(template); err != nil {
 		return nil, fmt.Errorf("--output=%s%s: %w", formatJSONPath, template, err)
 	}
-	return func(out io.Writer, tenants []v1alpha1.Tenant) error {
-		text, err := json.Marshal(records(tenants))
+	return func(out io.Writer, list List) error {
+		text, err := json.Marshal(list)
 		if err != nil {
 			return fmt.Errorf("print as JSON: %w", err)
 		}
@@ -138,8 +142,8 @@ func jsonPathPrinter(template string) (printer, error) {
 	}, nil
 }
 
-func printYAML(out io.Writer, tenants []v1alpha1.Tenant) error {
-	text, err := yaml.Marshal(records(tenants))
+func printYAML(out io.Writer, list any) error {
+	text, err := yaml.Marshal(list)
 	if err != nil {
 		return fmt.Errorf("print as YAML: %w", err)
 	}

@@ -25,6 +25,7 @@ func New() *cobra.Command {
 	var selector, output string
 	var noHeaders bool
 	host := &flags.Host{}
+	past := &period{}
 	cmd := &cobra.Command{
 		Use:   "usage [TENANT...]",
 		Short: "Print what tenants use of their limits",
@@ -46,14 +47,36 @@ follows a change within seconds.
 With -o wide, each resource of the quotas has a line of its own. The percent is that of the
 total, and for namespaces that of the tenant's own. The formats csv, json,
 yaml, and jsonpath have the same figures as numbers: CPU in cores, memory and storage in bytes, and
-everything else as a count. The percent of a limit of 0 is empty.`,
+everything else as a count. The percent of a limit of 0 is empty.
+
+With --since, the command prints what tenants used in a period of the past. It needs a running
+Berth on the data directory. The records survive restarts. They are by hour for 35 days, and then
+by day (UTC) for 400 days, so that the period is extended to whole hours or days. The columns are:
+  REQUESTS       Requests to the tenant's spaces that have ended, except those of their own
+                 controllers.
+  ERRORS         Those with a status code of 5xx, or whose response was cut off.
+  CPU-H          CPU that pods requested, in cores multiplied by hours.
+  MEMORY-GIB-H   Memory that pods requested, in GiB multiplied by hours.
+  STORAGE-GIB-H  Storage that claims requested, in GiB multiplied by hours.
+  OBJECTS        Objects in the spaces, on average.
+  MEASURED       How long the use of the host was measured. While Berth doesn't run, it
+                 measures nothing.
+With -o wide and in the other formats, each space has a line of its own. The format json lists
+the requests by verb and status code. For spaces beyond 500 of a tenant in an hour, the line is
+that of the space "(others)".`,
 		Example: `  berth usage
   berth usage acme -o wide
   berth usage -l tree.berth.dev/acme    # all tenants below acme
   berth usage -T -o csv > usage.csv
+  berth usage -T --since 1h
+  berth usage acme --since 30d -o csv > acme.csv
+  berth usage --since 2026-10-01 --until 2026-11-01 -o json
   berth usage -o jsonpath='{range [*]}{.tenant} {.resource} {.used}{"\n"}{end}'`,
 		ValidArgsFunction: host.Names("tenants", 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if past.since != "" || past.until != "" {
+				return runPast(cmd, past, host, pastOptions{tenants: args, all: all, selector: selector, output: output, noHeaders: noHeaders})
+			}
 			show, err := printerOf(output, noHeaders)
 			if err != nil {
 				return err
@@ -78,6 +101,7 @@ everything else as a count. The percent of a limit of 0 is empty.`,
 		},
 	}
 	host.AddTo(cmd)
+	past.addTo(cmd)
 	cmd.Flags().BoolVarP(&all, "all-tenants", "T", false, "print the usage of all tenants, as without names")
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "print the usage of the tenants that this label selector selects")
 	cmd.Flags().StringVarP(&output, "output", "o", "", strings.Join(formats(), ", ")+"... (default: table)")
