@@ -21,8 +21,9 @@ const (
 	HostServiceAccount Proof = "HostServiceAccount"
 	// Certificate is a client certificate of a CA that the platform's admin has named (A1).
 	Certificate Proof = "Certificate"
-	// TokenFile and PasswordFile are lines of files of the platform's admin (A2).
-	TokenFile    Proof = "TokenFile"
+	// TokenFile is a token in a file of the platform's admin (A2).
+	TokenFile Proof = "TokenFile"
+	// PasswordFile is a password in such a file (A2).
 	PasswordFile Proof = "PasswordFile"
 )
 

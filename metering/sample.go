@@ -67,7 +67,7 @@ func (r *Recorder) Sample(ctx context.Context) {
 			objects, counted := known[s.Space]
 			a := s.during(seconds, objects, counted)
 			if c := r.of(start, s.Tenant, s.Space); c != nil {
-				c.amounts.add(a)
+				c.add(a)
 			}
 			r.total(s.Space, a)
 		})

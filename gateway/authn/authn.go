@@ -11,10 +11,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/clientcert"
 	"github.com/berth-dev/berth/internal/fielderror"
@@ -54,7 +55,7 @@ func New(files Files, exists func(tenant string) bool, logger klog.Logger) (*Aut
 		if err != nil {
 			return nil, fielderror.New("client-ca-file", files.ClientCA, "%w; it must have the certificates of CAs, in PEM", err)
 		}
-		a.ca, a.certificates = ca, clientcert.New(ca.VerifyOptions, certificateUser)
+		a.ca, a.certificates = ca, clientcert.New(ca.VerifyOptions, x509request.UserConversionFunc(certificateUser))
 	}
 	var err error
 	if a.tokens, err = openUsers(files.Tokens, identity.TokenFile, logger); err != nil {
@@ -111,7 +112,7 @@ func (a *Authenticator) known(r *http.Request) (*identity.Identity, error) {
 // check refuses identities of tenants that don't exist, and names that mean something to Kubernetes or Berth, which only system users may
 // have.
 func (a *Authenticator) check(who *identity.Identity) error {
-	if who.Tenant == v1alpha1.SystemTenant {
+	if who.Tenant == resolve.System {
 		return nil
 	}
 	if problems := validation.IsDNS1123Label(who.Tenant); len(problems) > 0 {
@@ -122,10 +123,10 @@ func (a *Authenticator) check(who *identity.Identity) error {
 	}
 	reserved := func(name string) bool { return strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "berth:") }
 	if reserved(who.Name) {
-		return refused("your credential names the user %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Name, v1alpha1.SystemTenant)
+		return refused("your credential names the user %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Name, resolve.System)
 	}
 	if i := slices.IndexFunc(who.Groups, reserved); i >= 0 {
-		return refused("your credential names the group %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Groups[i], v1alpha1.SystemTenant)
+		return refused("your credential names the group %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Groups[i], resolve.System)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/identity"
@@ -25,7 +24,7 @@ const tenantKey = "tenant"
 //   - With an organization tenant:NAME, that is the tenant, the common name is the user, and the organizational units are the groups.
 //   - Otherwise, what is before the first colon of the common name is the tenant, the whole common name is the user, and the
 //     organizations are the groups.
-var certificateUser = x509request.UserConversionFunc(func(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
+func certificateUser(chain []*x509.Certificate) (*authenticator.Response, bool, error) {
 	subject := chain[0].Subject
 	name, groups, tenant, named := subject.CommonName, subject.Organization, "", false
 	for _, organization := range subject.Organization {
@@ -45,7 +44,7 @@ var certificateUser = x509request.UserConversionFunc(func(chain []*x509.Certific
 		return nil, false, refused("the subject %.200q of your certificate names no tenant or no user; ask your admin for a certificate with O=%sNAME and CN=USER", subject.String(), tenantPrefix)
 	}
 	return &authenticator.Response{User: &user.DefaultInfo{Name: name, Groups: groups, Extra: map[string][]string{tenantKey: {tenant}}}}, true, nil
-})
+}
 
 func identityOfCertificate(response *authenticator.Response) *identity.Identity {
 	u := response.User

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
 )
 
@@ -146,7 +146,7 @@ func parseUser(fields []string) (*identity.Identity, error) {
 			return nil, fmt.Errorf("has no %s; %s", name, format)
 		}
 	}
-	who := &identity.Identity{Name: fields[1], UID: fields[2], Tenant: v1alpha1.SystemTenant}
+	who := &identity.Identity{Name: fields[1], UID: fields[2], Tenant: resolve.System}
 	rest := fields[3:]
 	if last := len(rest) - 1; last >= 1 && rest[last-1] == "" {
 		who.Tenant = rest[last]
