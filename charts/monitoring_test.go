@@ -108,6 +108,36 @@ func TestTheEndpointsCertificateComesFromASecret(t *testing.T) {
 	}
 }
 
+// A1, A2: the credentials of users that the platform gives out come from the keys of a Secret.
+func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
+	for _, c := range []struct{ values, args []string }{
+		{nil, nil},
+		{[]string{"clients.secretName=users"}, nil},
+		{[]string{"clients.caKey=ca.crt"}, nil},
+		{[]string{"clients.secretName=users", "clients.caKey=ca.crt", "clients.tokensKey=tokens.csv", "clients.passwordsKey=passwords.csv"},
+			[]string{"--client-ca-file=/etc/berth-clients/ca.crt", "--token-auth-file=/etc/berth-clients/tokens.csv", "--basic-auth-file=/etc/berth-clients/passwords.csv"}},
+	} {
+		text, err := yaml.Marshal(ofKind(t, renderAny(t, c.values...), "StatefulSet").Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set appsv1.StatefulSet
+		if err := yaml.UnmarshalStrict(text, &set); err != nil {
+			t.Fatal(err)
+		}
+		pod := set.Spec.Template.Spec
+		got := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(a string) bool { return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") })
+		if !slices.Equal(got, c.args) {
+			t.Errorf("with %v, Berth gets %v; want %v", c.values, got, c.args)
+		}
+		mounted := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/berth-clients" && m.ReadOnly })
+		named := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "clients" && v.Secret.SecretName == "users" })
+		if want := slices.Contains(c.values, "clients.secretName=users"); mounted != want || named != want {
+			t.Errorf("with %v, the Secret is mounted: %t, and a volume: %t", c.values, mounted, named)
+		}
+	}
+}
+
 // X1: an Ingress and a TLSRoute lead the host that tenants use to Berth's TLS port.
 func TestTLSPassesThroughToBerth(t *testing.T) {
 	objects := renderAny(t, exposed...)
