@@ -63,9 +63,9 @@ type boundConn struct {
 	closed  sync.Once
 }
 
-// Close implements [net.Conn].
+// Close implements [net.Conn]. It gives the client its place back first: as soon as the connection is closed, another one that waits is
+// accepted, and must find a place.
 func (c *boundConn) Close() error {
-	err := c.Conn.Close()
 	c.closed.Do(func() { c.clients.Give(c.client) })
-	return err
+	return c.Conn.Close()
 }
