@@ -59,16 +59,18 @@ func IsHostUser(u user.Info) bool {
 	return slices.ContainsFunc(append([]string{u.GetName()}, u.GetGroups()...), func(name string) bool { return strings.HasPrefix(name, hostPrefix) })
 }
 
-// LetsIn reports whether the space lets an identity in: a ServiceAccount of the host as long as it owns the space (O9), others if they are
-// of the space's tenant, or system users (Z1, Z2). What they may do there is the space's to say.
-func (r *Rules) LetsIn(who *identity.Identity) bool {
+// Accepts reports whether the space lets an identity in: a ServiceAccount of the host as long as it owns the space (O9), others if they are
+// of the space's tenant, or system users (Z1, Z2). It doesn't say what they may do there.
+func (r *Rules) Accepts(who *identity.Identity) bool {
 	switch {
 	case who.Proof == identity.HostServiceAccount:
 		return r.HasHostAccount(who.Name)
+	case IsHostUser(who.User()):
+		return false
 	case who.Tenant == v1alpha1.SystemTenant:
 		return true
 	}
-	return who.Tenant != "" && who.Tenant == r.state.Tenant && !IsHostUser(who.User())
+	return who.Tenant != "" && who.Tenant == r.state.Tenant
 }
 
 // HasHostAccount reports whether a ServiceAccount of the host is an administrator, or an owner that counts.

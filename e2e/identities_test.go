@@ -173,9 +173,9 @@ func refusedClients(t *testing.T, ca *clientCA, of *cluster) {
 		client *cluster
 		want   string
 	}{
-		"a tenant that doesn't exist": {ca.client(t, of, pkix.Name{CommonName: "alice", Organization: []string{"tenant:mars"}}), "the tenant mars, which doesn't exist"},
+		"a tenant that doesn't exist": {ca.client(t, of, pkix.Name{CommonName: "alice", Organization: []string{"tenant:mars"}}), "the tenant mars, which has no space"},
 		"two tenants":                 {ca.client(t, of, pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar", "tenant:system"}}), "more than one organization"},
-		"a group of Kubernetes":       {ca.client(t, of, pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar"}, OrganizationalUnit: []string{"system:masters"}}), "the group"},
+		"a group of Kubernetes":       {ca.client(t, of, pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar"}, OrganizationalUnit: []string{"system:masters"}}), "the user or group"},
 		"another CA":                  {newClientCA(t).client(t, of, pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar"}}), "a space's API is at"},
 	} {
 		if err := mayList(t, c.client, ""); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -4,15 +4,24 @@
 package gateway
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
+	"reflect"
+	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/httpstatus"
+	"github.com/berth-dev/berth/internal/safego"
 )
+
+// identityInterval is how often it is checked that the client of a request that lasts is still known.
+const identityInterval = 30 * time.Second
 
 // identify returns who makes a request, if the platform knows it, and the request with that identity, without the credential.
 func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, error) {
@@ -23,9 +32,48 @@ func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, e
 	if err != nil || who == nil {
 		return r, nil, err
 	}
-	identified := r.Clone(identity.With(r.Context(), who))
+	ctx, end := context.WithCancel(identity.With(r.Context(), who))
+	s := &session{router: g, request: r, who: who, end: end}
+	s.mu.Lock()
+	s.timer = safego.AfterFunc(g.identityInterval(), "check who a client is", func() { s.check(ctx) })
+	s.mu.Unlock()
+	context.AfterFunc(ctx, s.stop) // the context of a request ends with it
+	identified := r.Clone(ctx)
 	identified.Header.Del("Authorization")
 	return identified, who, nil
+}
+
+func (g *Router) identityInterval() time.Duration { return cmp.Or(g.IdentifyAgain, identityInterval) }
+
+// session is a request of a client with an identity. It ends soon after the identity: watches, exec, and port forwarding may last for
+// days.
+type session struct {
+	router  *Router
+	request *http.Request // as the client sent it
+	who     *identity.Identity
+	end     context.CancelFunc
+
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+// check ends the request if its client is no longer who it was.
+func (s *session) check(ctx context.Context) {
+	if who, err := s.router.Identify(s.request); err != nil || !reflect.DeepEqual(who, s.who) {
+		s.end()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() == nil {
+		s.timer.Reset(s.router.identityInterval())
+	}
+}
+
+func (s *session) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer.Stop()
 }
 
 // mayReach reports whether a client may use a space at all: one of its tenant, or any if it is a system user (Z1, Z2). Whether there is

@@ -35,6 +35,9 @@ type Router struct {
 	// Identify, if set, returns who makes a request, if the platform itself has given out its credential; nil if not. The error says to
 	// the client why it can't be who it has proved to be.
 	Identify func(r *http.Request) (*identity.Identity, error)
+	// IdentifyAgain is how often Identify is asked about a request that lasts, which ends once the client is somebody else, or nobody. It
+	// is 30 seconds if it is 0.
+	IdentifyAgain time.Duration
 	// Own, if set, returns the space of a request whose path names none; "" if it is unknown. The result need not be
 	// verified, because Verify does that.
 	Own func(r *http.Request) (space string)

@@ -40,7 +40,8 @@ type Identity struct {
 	Proof  Proof
 }
 
-// tenantExtra is the key of a user's extra fields under which authorizers and audit find the tenant.
+// tenantExtra is the key of a user's extra fields under which people and audit find the tenant. Who may impersonate can claim any: to
+// decide on access, use [From].
 const tenantExtra = "berth.dev/tenant"
 
 // User returns the user that the identity is for an API server.

@@ -253,9 +253,8 @@ func issuer(r *http.Request) string {
 
 // readClients reads the files of [Config.Clients], and follows their changes.
 func (p *Platform) readClients(ctx context.Context) (err error) {
-	// A tenant has a space of its name.
-	exists := func(tenant string) bool { return p.tenantOf(tenant) == tenant }
-	if p.clients, err = authn.New(p.config.Clients, exists, p.logger); err != nil {
+	hasTenant := func(tenant string) bool { return p.manager.HasTenant(tenant) }
+	if p.clients, err = authn.New(p.config.Clients, hasTenant, p.logger); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -74,8 +73,8 @@ func (a *Authenticator) Run(ctx context.Context) {
 	}
 }
 
-// Identify returns who makes a request, by its certificate, its token, or its password, in this order; nil if it has none that is
-// known here. A client that is known by its certificate is nobody else, whatever else it sends. The error is a [*Refused].
+// Identify returns who makes a request, by its certificate, or else its token or password; nil if it has none that is known here. A client
+// with a certificate that is known here is nobody else. The error is a [*Refused].
 func (a *Authenticator) Identify(r *http.Request) (*identity.Identity, error) {
 	who, err := a.known(r)
 	if who == nil || err != nil {
@@ -94,39 +93,57 @@ func (a *Authenticator) known(r *http.Request) (*identity.Identity, error) {
 			return identityOfCertificate(response), nil
 		}
 	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return nil, nil // it is who the certificate says, as in all API servers
+	who := a.ofHeader(r)
+	if who != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		// The token or password would reach the space that has issued the certificate.
+		return nil, refused("you have a client certificate that the platform doesn't know, and a token or password of the platform; send one of them")
 	}
+	return who, nil
+}
+
+// ofHeader returns who has the token or password of a request.
+func (a *Authenticator) ofHeader(r *http.Request) *identity.Identity {
 	scheme, credential, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch strings.ToLower(scheme) {
 	case "bearer":
-		return a.tokens.find("", strings.TrimSpace(credential)), nil
+		return a.tokens.find("", strings.TrimSpace(credential))
 	case "basic":
 		if name, password, ok := r.BasicAuth(); ok {
-			return a.passwords.find(name, password), nil
+			return a.passwords.find(name, password)
 		}
+	}
+	return nil
+}
+
+// Refuse returns an error if a request has a credential that is known here, for endpoints that are of a space alone: what a client sends
+// there reaches the process of the space. It implements [github.com/berth-dev/berth/gateway.Router.Identify].
+func (a *Authenticator) Refuse(r *http.Request) (*identity.Identity, error) {
+	if who, err := a.known(r); who != nil || err != nil {
+		return nil, refused("you have a credential of the platform, and this is the API of a space for its own pods; use the address in your kubeconfig")
 	}
 	return nil, nil
 }
 
-// check refuses identities of tenants that don't exist, and names that mean something to Kubernetes or Berth, which only system users may
-// have.
+// check refuses identities of tenants that don't exist, and names that mean something to Kubernetes, which only system users may have, or
+// to Berth.
 func (a *Authenticator) check(who *identity.Identity) error {
-	if who.Tenant == resolve.System {
+	system := who.Tenant == resolve.System
+	for _, name := range append([]string{who.Name}, who.Groups...) {
+		switch {
+		case strings.HasPrefix(name, "berth:"):
+			return refused("your credential names the user or group %.100q, and names that begin with berth: are Berth's own; ask your admin for another credential", name)
+		case strings.HasPrefix(name, "system:") && !system:
+			return refused("your credential names the user or group %.100q, and names that begin with system: are for the tenant %s; ask your admin for another credential", name, resolve.System)
+		}
+	}
+	if system {
 		return nil
 	}
 	if problems := validation.IsDNS1123Label(who.Tenant); len(problems) > 0 {
 		return refused("your credential names the tenant %.100q: %s; ask your admin for another credential", who.Tenant, problems[0])
 	}
 	if !a.exists(who.Tenant) {
-		return refused("your credential names the tenant %s, which doesn't exist; ask your admin to create it, or for another credential", who.Tenant)
-	}
-	reserved := func(name string) bool { return strings.HasPrefix(name, "system:") || strings.HasPrefix(name, "berth:") }
-	if reserved(who.Name) {
-		return refused("your credential names the user %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Name, resolve.System)
-	}
-	if i := slices.IndexFunc(who.Groups, reserved); i >= 0 {
-		return refused("your credential names the group %.100q, and names that begin with system: or berth: are for the tenant %s; ask your admin for another credential", who.Groups[i], resolve.System)
+		return refused("your credential names the tenant %s, which has no space; ask your admin to create the tenant, or for another credential", who.Tenant)
 	}
 	return nil
 }

@@ -134,15 +134,16 @@ func TestCertificatesSayWhoseTheyAre(t *testing.T) {
 		"no user":                   {pkix.Name{Organization: []string{"tenant:solar"}}, "refused: the subject"},
 		"two tenants":               {pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar", "tenant:system"}}, "refused: the subject of your certificate has more than one"},
 		"the same twice":            {pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar", "tenant:solar"}}, "refused: the subject of your certificate has more than one"},
-		"an unknown tenant":         {pkix.Name{CommonName: "alice", Organization: []string{"tenant:mars"}}, "refused: your credential names the tenant mars, which doesn't exist"},
+		"an unknown tenant":         {pkix.Name{CommonName: "alice", Organization: []string{"tenant:mars"}}, "refused: your credential names the tenant mars, which has no space"},
 		"upper case":                {pkix.Name{CommonName: "alice", Organization: []string{"tenant:Solar"}}, `refused: your credential names the tenant "Solar"`},
 		"a NUL":                     {pkix.Name{CommonName: "alice", Organization: []string{"tenant:system\x00"}}, `refused: your credential names the tenant "system\x00"`},
 		"a look-alike":              {pkix.Name{CommonName: "alice", Organization: []string{"tenant:ѕystem"}}, "refused: your credential names the tenant"},
 		"a space":                   {pkix.Name{CommonName: "alice", Organization: []string{"tenant: system"}}, "refused: your credential names the tenant"},
 		"a prefix in upper case":    {pkix.Name{CommonName: "alice", Organization: []string{"Tenant:solar"}}, "refused: the subject"},
-		"a group of Kubernetes":     {pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar"}, OrganizationalUnit: []string{"system:masters"}}, "refused: your credential names the group"},
-		"a user of Kubernetes":      {pkix.Name{CommonName: "system:admin", Organization: []string{"tenant:solar"}}, "refused: your credential names the user"},
-		"a user of Berth":           {pkix.Name{CommonName: "berth:host:serviceaccount:a:b", Organization: []string{"tenant:solar"}}, "refused: your credential names the user"},
+		"a group of Kubernetes":     {pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar"}, OrganizationalUnit: []string{"system:masters"}}, "refused: your credential names the user or group"},
+		"a user of Kubernetes":      {pkix.Name{CommonName: "system:admin", Organization: []string{"tenant:solar"}}, "refused: your credential names the user or group"},
+		"a system user of Berth":    {pkix.Name{CommonName: "berth:host:serviceaccount:a:b", Organization: []string{"tenant:system"}}, "refused: your credential names the user or group"},
+		"a user of Berth":           {pkix.Name{CommonName: "berth:host:serviceaccount:a:b", Organization: []string{"tenant:solar"}}, "refused: your credential names the user or group"},
 	} {
 		r := ca.request(c.subject)
 		for range 2 { // also once it is remembered
@@ -175,7 +176,7 @@ eight,gone,u8,,mars
 	for token, want := range map[string]string{
 		"one": "alice of solar in app1+app2", "two": "bob of solar in ", "three": "carol of solar in app1", "four": "root of system in system:masters",
 		"five": "old of system in ", "six": "spare of system in app1", "seven": "dave of solar in ",
-		"eight":          "refused: your credential names the tenant mars, which doesn't exist; ask your admin to create it, or for another credential",
+		"eight":          "refused: your credential names the tenant mars, which has no space; ask your admin to create the tenant, or for another credential",
 		"nine, and more": "erin of solar in ", "ten": "nobody", "": "nobody", "ONE": "nobody",
 	} {
 		if got := text(a.Identify(bearing(token))); got != want {
@@ -198,8 +199,17 @@ eight,gone,u8,,mars
 	ca := newAuthority(t)
 	r := ca.request(pkix.Name{CommonName: "mallory"})
 	r.Header.Set("Authorization", "Bearer four")
-	if got := text(a.Identify(r)); got != "nobody" {
+	if got := text(a.Identify(r)); !strings.HasPrefix(got, "refused: you have a client certificate that the platform doesn't know, and a token") {
 		t.Errorf("with a certificate of somebody's, and a token: %s", got)
+	}
+	r.Header.Set("Authorization", "Bearer of-a-space")
+	if got := text(a.Identify(r)); got != "nobody" {
+		t.Errorf("with a certificate and a token of somebody's: %s", got)
+	}
+	for token, want := range map[string]string{"four": "refused: you have a credential of the platform", "of-a-space": "nobody"} {
+		if got := text(a.Refuse(bearing(token))); !strings.HasPrefix(got, want) {
+			t.Errorf("where none is accepted, with the token %s: %s; want %s", token, got, want)
+		}
 	}
 }
 

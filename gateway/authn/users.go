@@ -68,6 +68,7 @@ func (u *users) find(user, credential string) *identity.Identity {
 	if u == nil {
 		return nil
 	}
+	sum := sha256.Sum256([]byte(credential))
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if now := time.Now(); now.Sub(u.looked) > lookAgain {
@@ -75,7 +76,7 @@ func (u *users) find(user, credential string) *identity.Identity {
 			u.logger.Error(err, "Could not read a file with credentials again; what was read before holds", "file", u.path)
 		}
 	}
-	return u.lines[line{user, sha256.Sum256([]byte(credential))}]
+	return u.lines[line{user, sum}]
 }
 
 // readAgain reads the file if it has changed. The users must be locked, or not in use yet.

@@ -18,10 +18,15 @@ type adder struct {
 	out    []byte
 }
 
-// add returns a part of the documents with what is to be added to it. The result is valid until the next call.
-func (a *adder) add(part []byte) []byte {
+// maxOut is how long a result of [adder.add] is before it is returned, apart from the part itself: objects may be as short as what is
+// added to them, and much shorter.
+const maxOut = 64 << 10
+
+// add returns a part of the documents with what is to be added to it, and the rest of the part, for the next call. The result is valid
+// until then.
+func (a *adder) add(part []byte) (changed, rest []byte) {
 	a.out = a.out[:0]
-	for len(part) > 0 {
+	for len(part) > 0 && len(a.out) < maxOut {
 		n := a.skip(part)
 		a.out = append(a.out, part[:n]...)
 		if part = part[n:]; len(part) == 0 {
@@ -34,7 +39,7 @@ func (a *adder) add(part []byte) []byte {
 		a.out = append(a.out, part[0])
 		part = part[1:]
 	}
-	return a.out
+	return a.out, part
 }
 
 // addTo adds the members of an API object or a list, whose metadata ends here.

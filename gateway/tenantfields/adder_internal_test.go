@@ -6,6 +6,8 @@ package tenantfields
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -29,8 +31,9 @@ func inParts(a *adder, document []byte, size int) string {
 	var out strings.Builder
 	for len(document) > 0 {
 		part := document[:min(size, len(document))]
-		out.Write(a.add(part))
-		document = document[len(part):]
+		changed, rest := a.add(part)
+		out.Write(changed)
+		document = document[len(part)-len(rest):]
 	}
 	return out.String()
 }
@@ -109,17 +112,28 @@ func TestHostileDocumentsNeedBoundedMemory(t *testing.T) {
 		"backslashes": strings.Repeat(`\\`, 1<<10),
 		"closing":     "}]}]}]",
 		"spaces":      strings.Repeat(" ", 1<<10),
+		"objects":     `"}}` + strings.Repeat(`{"metadata":{}}`, 1<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newAdder(apiObject, defaultPods)
+			a := newAdder(apiObject, links{self: strings.Repeat("x", maxLink), named: true})
 			a.add([]byte(`{"metadata":{"labels":{},"name":"`))
 			for range 1 << 12 {
-				a.add([]byte(part))
+				for rest := []byte(part); len(rest) > 0; {
+					_, rest = a.add(rest)
+				}
 			}
-			if size := cap(a.kept) + cap(a.out); size > 16<<10 {
+			if size := cap(a.kept) + cap(a.out); size > 4*maxOut {
 				t.Errorf("it holds %d bytes", size)
 			}
 		})
+	}
+}
+
+// A path that is too long to be that of an object is no link.
+func TestHostilePathsAreNoLinks(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/apis/x.example.com/v1/things/"+strings.Repeat("a", 60_000), nil)
+	if l := linksOf("solar", infoOf(r)); l.self != "" || l.namespaces != "" {
+		t.Errorf("a path of 60,000 characters is the link %.50q", l.self)
 	}
 }
 
@@ -195,8 +209,8 @@ func BenchmarkAdder(b *testing.B) {
 	for b.Loop() {
 		for rest := list; len(rest) > 0; {
 			part := rest[:min(maxPart, len(rest))]
-			a.add(part)
-			rest = rest[len(part):]
+			_, left := a.add(part)
+			rest = rest[len(part)-len(left):]
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,11 +72,15 @@ const (
 
 // formOf returns the form of a request's body.
 func formOf(r *http.Request) form {
-	if r.Body == nil || r.ContentLength == 0 || r.Header.Get("Content-Encoding") != "" {
+	if r.Body == nil || r.ContentLength == 0 {
 		return noForm
 	}
 	contentType := r.Header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(contentType)
+	if r.Method == http.MethodPatch { // where API servers only look at what is before the parameters
+		kind, _, _ = strings.Cut(contentType, ";")
+		err = nil
+	}
 	switch {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return noForm

@@ -14,9 +14,13 @@ import (
 	"github.com/berth-dev/berth/gateway/resolve"
 )
 
+// maxLink is how long the full path of a request is at most. Names have up to 253 characters, so that those of objects are shorter.
+const maxLink = 2 << 10
+
 // links has the full paths of the objects in a response.
 type links struct {
-	// self is the full path of the request, without parameters and the deprecated prefix "watch"; "" if it has none.
+	// self is the full path of the request, without parameters and the deprecated prefix "watch"; "" if it has none, or is too long to be
+	// that of an object.
 	self string
 	// named means that the request names an object, of which self is the path.
 	named bool
@@ -69,10 +73,10 @@ func linksOf(tenant string, info *request.RequestInfo) links {
 	if info.Namespace != "" && info.Resource != "namespaces" {
 		within = "namespaces/" + url.PathEscape(info.Namespace) + "/"
 	}
-	if self, ok := resolve.Full(tenant, version+within+strings.Join(parts, "/")); ok {
+	if self, ok := resolve.Full(tenant, version+within+strings.Join(parts, "/")); ok && len(self) <= maxLink {
 		l.self = self
 	}
-	if all, ok := resolve.Full(tenant, version+"namespaces"); ok && within == "" {
+	if all, ok := resolve.Full(tenant, version+"namespaces"); ok && within == "" && l.self != "" {
 		l.namespaces = all
 	}
 	return l

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // maxPatch is the size of the JSON patches that are read. Larger ones are left alone.
@@ -84,6 +85,9 @@ func withoutTenant(tenant string, operation json.RawMessage) (json.RawMessage, e
 	}
 	value := fields["value"]
 	root := apiObject
+	if _, pointer, ok := strings.Cut(path, "/"); ok {
+		path = "/" + pointer // API servers ignore what is before the first slash
+	}
 	switch path {
 	case "/metadata/tenant":
 		switch op {

@@ -64,12 +64,13 @@ func (w *response) Write(p []byte) (int, error) {
 	case !w.rewrite:
 		return w.ResponseWriter.Write(p)
 	}
-	for written := 0; written < len(p); {
-		part := p[written:min(len(p), written+maxPart)]
-		if _, err := w.ResponseWriter.Write(w.adder.add(part)); err != nil {
-			return written, err
+	for left := p; len(left) > 0; {
+		part := left[:min(len(left), maxPart)]
+		changed, rest := w.adder.add(part)
+		if _, err := w.ResponseWriter.Write(changed); err != nil {
+			return len(p) - len(left), err
 		}
-		written += len(part)
+		left = left[len(part)-len(rest):]
 	}
 	return len(p), nil
 }
@@ -88,6 +89,7 @@ func (w *response) refuse(err error) {
 	w.discard = true
 	w.Header().Del("Content-Length")
 	w.Header().Del("Content-Encoding")
+	w.Header().Del("Retry-After") // of a dedicated space's process
 	httpstatus.Write(w.ResponseWriter, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), 0)
 }
 

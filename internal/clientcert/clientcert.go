@@ -20,7 +20,7 @@ import (
 const remembered = 512
 
 // Verifier implements [authenticator.Request]. It decides on certificates that a CA which it trusts has signed itself, and that are valid;
-// it has no opinion of others. It is safe for concurrent use.
+// others are for somebody else. It is safe for concurrent use.
 type Verifier struct {
 	options x509request.VerifyOptionFunc
 	convert x509request.UserConversion

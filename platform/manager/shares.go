@@ -53,6 +53,12 @@ func (m *Manager) TenantOf(space string) string {
 	return ""
 }
 
+// HasTenant reports whether a tenant has a space here.
+func (m *Manager) HasTenant(tenant string) bool {
+	return m.TenantOf(tenant) == tenant || // the space of its name, as nearly always
+		slices.ContainsFunc(m.objects.All(), func(space *v1alpha1.Space) bool { return space.Spec.TenantName == tenant })
+}
+
 // quotaOf returns the tenant of a space of this platform, which is empty if it has none, and the quota of the space itself.
 func (m *Manager) quotaOf(space string) (tenant string, ceiling quota.Amounts) {
 	if tenant = m.TenantOf(space); tenant == "" {

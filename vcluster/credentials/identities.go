@@ -15,12 +15,12 @@ import (
 )
 
 // AcceptIdentities puts a check before next: a request whose client the gateway has identified is of that user for as long as the space
-// lets the identity in, by the state at that moment ([access.Rules.LetsIn]). Nobody else has the name or a group of a ServiceAccount of
+// accepts the identity, by the state at that moment ([access.Rules.Accepts]). Nobody else has the name or a group of a ServiceAccount of
 // the host, whatever authenticates them.
 func AcceptIdentities(source *access.Source, next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		if who := identityOf(r.Context()); who != nil {
-			if !source.Rules().LetsIn(who) {
+			if !source.Rules().Accepts(who) {
 				return nil, false, nil
 			}
 			return &authenticator.Response{User: access.UserOf(who)}, true, nil

@@ -25,10 +25,10 @@ func RefuseFormerOwners(source *access.Source, next authenticator.Request) authe
 }
 
 // IsFormerOwners reports whether a request has the client certificate of an owner who is none any more, or an identity that the space no
-// longer lets in.
+// longer accepts.
 func IsFormerOwners(source *access.Source, r *http.Request) bool {
 	if who := identityOf(r.Context()); who != nil {
-		return !source.Rules().LetsIn(who)
+		return !source.Rules().Accepts(who)
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false

@@ -33,11 +33,11 @@ type Calculator struct {
 	recent *lru.Cache
 }
 
-// version is all that decides what a pod uses that has no resources in its status. A pod's spec doesn't change without its generation.
+// version is all that decides what a pod uses as it was created, without resources in its status. Its spec doesn't change without its
+// generation, and each try to create a pod has a UID of its own.
 type version struct {
-	uid        types.UID
-	generation int64
-	ended      bool
+	uid   types.UID
+	ended bool
 }
 
 // New returns a calculator for a space on whose pods the host sets the defaults of a LimitRange with these limits.
@@ -83,8 +83,9 @@ func (c *Calculator) Of(object runtime.Object) (corev1.ResourceList, error) {
 
 // ofPod returns what a pod uses with the defaults that it gets on the host.
 func (c *Calculator) ofPod(uid types.UID, state podState, slim func() (*core.Pod, error)) (corev1.ResourceList, error) {
-	key := version{uid: uid, generation: state.generation, ended: state.ended}
-	remember := uid != "" && state.plain()
+	key := version{uid: uid, ended: state.ended}
+	// Of what an update writes, the generation doesn't say which spec it is: the update may be refused, and another one may come.
+	remember := uid != "" && state.generation == 1 && state.plain()
 	if remember {
 		if used, ok := c.recent.Get(key); ok {
 			return used.(corev1.ResourceList), nil

@@ -45,16 +45,14 @@ func recordPrinterOf(format string, noHeaders bool) (func(out io.Writer, records
 
 // byTenant returns the sums of records of each tenant. The records are sorted by tenant. Objects are the average of all spaces together.
 func byTenant(records []metering.Record) (sums []metering.Record) {
-	longest := 0.0
-	for _, r := range records {
-		longest = max(longest, r.MeasuredHours)
-	}
 	for _, r := range records {
 		if n := len(sums); n == 0 || sums[n-1].Tenant != r.Tenant {
 			sums = append(sums, metering.Record{Tenant: r.Tenant})
 		}
 		sum := &sums[len(sums)-1]
-		sum.MeasuredHours = max(sum.MeasuredHours, r.MeasuredHours)
+		if r.Space != metering.Others || sum.MeasuredHours == 0 { // others are several spaces
+			sum.MeasuredHours = max(sum.MeasuredHours, r.MeasuredHours)
+		}
 		sum.CPUHours += r.CPUHours
 		sum.MemoryGiBHours += r.MemoryGiBHours
 		sum.StorageGiBHours += r.StorageGiBHours
@@ -63,8 +61,8 @@ func byTenant(records []metering.Record) (sums []metering.Record) {
 		sum.ReceivedBytes += r.ReceivedBytes
 		sum.SentBytes += r.SentBytes
 		sum.Calls = append(sum.Calls, r.Calls...)
-		if longest > 0 {
-			sum.Objects = sum.ObjectHours / longest
+		if sum.MeasuredHours > 0 {
+			sum.Objects = sum.ObjectHours / sum.MeasuredHours
 		}
 	}
 	return sums

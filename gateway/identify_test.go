@@ -1,0 +1,101 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/identity"
+)
+
+// Z1, Z2: a client whom the platform knows reaches spaces of its tenant, or all as a system user, and the space gets the identity in place
+// of the credential.
+func TestIdentitiesReachTheSpacesOfTheirTenant(t *testing.T) {
+	tenants := map[string]string{"solar": "solar", "solar-two": "solar", "lunar": "lunar", "alone": ""}
+	router := &gateway.Router{
+		Identify: func(r *http.Request) (*identity.Identity, error) {
+			switch tenant := r.Header.Get("Authorization"); tenant {
+			case "":
+				return nil, nil
+			case "refused":
+				return nil, errors.New("your credential names nobody")
+			default:
+				return &identity.Identity{Name: "alice", Tenant: tenant}, nil
+			}
+		},
+		TenantOf: func(space string) string { return tenants[space] },
+		Verify:   func(string, *http.Request) (*http.Request, bool, error) { return nil, false, nil },
+		Lookup: func(space string) http.Handler {
+			if _, ok := tenants[space]; !ok && space != gateway.SystemSpace {
+				return nil
+			}
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if who := identity.From(r.Context()); who == nil || who.Name != "alice" || r.Header.Get("Authorization") != "" {
+					t.Errorf("%s gets the identity %v, and %v", space, who, r.Header)
+				}
+				w.Header().Set("Space", space)
+			})
+		},
+	}
+	for _, c := range []struct {
+		tenant, path, space string
+		code                int
+	}{
+		{"solar", "/api/v1/pods", "solar", 200},
+		{"solar", "/api/v1/tenants/solar/pods", "solar", 200},
+		{"solar", "/spaces/solar-two/api/v1/pods", "solar-two", 200},
+		{"solar", "/spaces/lunar/api/v1/pods", "", 403},
+		{"solar", "/api/v1/tenants/lunar/pods", "", 403},
+		{"solar", "/api/v1/tenants/system/nodes", "", 403},
+		{"solar", "/spaces/alone/api", "", 403},
+		{"solar", "/spaces/nobody/api", "", 403},
+		{"nobody", "/api/v1/pods", "", 403},
+		{"system", "/api/v1/nodes", "system", 200},
+		{"system", "/spaces/alone/api", "alone", 200},
+		{"system", "/api/v1/tenants/lunar/pods", "lunar", 200},
+		{"system", "/spaces/nobody/api", "", 404},
+		{"refused", "/api/v1/pods", "", 401},
+		{"", "/spaces/solar/api", "", 401},
+	} {
+		r := httptest.NewRequest(http.MethodGet, c.path, nil)
+		if c.tenant != "" {
+			r.Header.Set("Authorization", c.tenant)
+		}
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, r)
+		if w.Code != c.code || w.Header().Get("Space") != c.space {
+			t.Errorf("%s for %q: %d from %q; want %d from %q", c.path, c.tenant, w.Code, w.Header().Get("Space"), c.code, c.space)
+		}
+	}
+}
+
+// A request that lasts ends once its client is no longer known, or is somebody else.
+func TestARequestEndsWithTheIdentityOfItsClient(t *testing.T) {
+	for _, then := range []*identity.Identity{nil, {Name: "alice", Tenant: "solar", Groups: []string{"other"}}} {
+		var asked atomic.Int32
+		router := &gateway.Router{
+			IdentifyAgain: time.Millisecond,
+			Identify: func(*http.Request) (*identity.Identity, error) {
+				if asked.Add(1) > 3 {
+					return then, nil
+				}
+				return &identity.Identity{Name: "alice", Tenant: "solar"}, nil
+			},
+			TenantOf: func(space string) string { return space },
+			Lookup: func(string) http.Handler {
+				return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+			},
+		}
+		router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=true", nil))
+		if n := asked.Load(); n != 4 {
+			t.Errorf("it was asked %d times who the client is", n)
+		}
+	}
+}
