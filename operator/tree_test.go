@@ -258,6 +258,7 @@ func TestACycleIsRefusedAndCanBeDeleted(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"a", "c", "b"} {
+		e.tenantIs(name, "has none below it", func(one *v1alpha1.Tenant) bool { return ptr.Deref(one.Status.Children, -1) == 0 })
 		if err := e.Delete(t.Context(), tenant(name)); err != nil {
 			t.Fatal(err)
 		}

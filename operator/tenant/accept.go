@@ -94,11 +94,19 @@ func (r *reconciler) namedAbove(ctx context.Context, tenant *v1alpha1.Tenant) (m
 	return names, nil
 }
 
-// forget removes a tenant that is gone.
+// forget removes a tenant that is gone. The tree may have refused a change of its parent because of it: the parent is reconciled after it
+// has left the tree, and not only after the event of its deletion.
 func (r *reconciler) forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	was, known := r.tree.Get(name)
+	if !known {
+		return
+	}
 	r.tree.Remove(name)
+	if was.Parent != "" {
+		r.enqueue(was.Parent)
+	}
 }
 
 // load fills the tree with the tenants that were in it before the process started. The labels of a tenant tell that it was.
