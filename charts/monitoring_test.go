@@ -112,6 +112,7 @@ func TestTheEndpointsCertificateComesFromASecret(t *testing.T) {
 func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 	for _, c := range []struct{ values, args []string }{
 		{nil, nil},
+		{[]string{"spaceDomain=spaces.example.com"}, []string{"--space-domain=spaces.example.com"}},
 		{[]string{"clients.secretName=users"}, nil},
 		{[]string{"clients.caKey=ca.crt"}, nil},
 		{[]string{"clients.secretName=users", "clients.caKey=ca.crt", "clients.tokensKey=tokens.csv", "clients.passwordsKey=passwords.csv"},
@@ -126,7 +127,9 @@ func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod := set.Spec.Template.Spec
-		got := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(a string) bool { return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") })
+		got := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(a string) bool {
+			return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") && !strings.HasPrefix(a, "--space-domain")
+		})
 		if !slices.Equal(got, c.args) {
 			t.Errorf("with %v, Berth gets %v; want %v", c.values, got, c.args)
 		}

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -94,7 +97,7 @@ func TestThePlatformKnowsClientsOfItsTenants(t *testing.T) {
 		}
 		return path
 	}
-	b := start(t, "--operator", "--client-ca-file", file("ca.crt", string(ca.pem())),
+	b := start(t, "--operator", "--space-domain", "berth.test", "--client-ca-file", file("ca.crt", string(ca.pem())),
 		"--token-auth-file", file("tokens.csv", "of-bob,bob,u1,crew,,solar\nof-root,root,u2,system:masters\nof-eve,eve,u3,,lunar\n"),
 		"--basic-auth-file", file("passwords.csv", "of-dave,dave,u4,crew,,solar\n"))
 	host := b.host(t)
@@ -159,10 +162,35 @@ func TestThePlatformKnowsClientsOfItsTenants(t *testing.T) {
 		t.Errorf("the short path of a system user leads to %d nodes", len(nodes.Items))
 	}
 	refusedClients(t, ca, solar)
+	hostNames(t, map[string]*cluster{"solar": solar, "lunar": lunar}, root)
 	// An identity wakes its space.
 	b.command(t, "sleep", "solar")
 	if _, err := alice.CoreV1().Pods(corev1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("of a space that slept: %v", err)
+	}
+}
+
+// hostNames checks that host names lead to their spaces, with the certificate of the endpoint.
+func hostNames(t *testing.T, spaces map[string]*cluster, root *cluster) {
+	t.Helper()
+	uid := func(c kubernetes.Interface) types.UID {
+		return must(c.CoreV1().Namespaces().Get(t.Context(), corev1.NamespaceDefault, metav1.GetOptions{}))(t).UID
+	}
+	for space, own := range spaces {
+		address := strings.TrimPrefix(own.endpoint(), "https://")
+		_, port, _ := strings.Cut(address, ":")
+		config := rest.CopyConfig(root.config)
+		config.Host = "https://" + space + ".berth.test:" + port
+		config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		if got, want := uid(must(kubernetes.NewForConfig(config))(t)), uid(own); got != want {
+			t.Errorf("the host name of %s leads to another space: its namespace has the UID %s, want %s", space, got, want)
+		}
+		config.TLSClientConfig.ServerName = "other.berth.test"
+		if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "use a connection for each host name") {
+			t.Errorf("by a connection for another host: %v", err)
+		}
 	}
 }
 

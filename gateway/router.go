@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,6 +39,8 @@ type Router struct {
 	// IdentifyAgain is how often Identify is asked about a request that lasts, which ends once the client is somebody else, or nobody. It
 	// is 30 seconds if it is 0.
 	IdentifyAgain time.Duration
+	// Domain, if set, is the domain in which each space has a host name, SPACE.DOMAIN. Short paths are then for that space.
+	Domain string
 	// Own, if set, returns the space of a request whose path names none; "" if it is unknown. The result need not be
 	// verified, because Verify does that.
 	Own func(r *http.Request) (space string)
@@ -66,8 +69,13 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseIdentity(w, err)
 		return
 	}
+	named, err := g.spaceOfHost(r)
+	if err != nil {
+		refuseHost(w, err)
+		return
+	}
 	path := r.URL.EscapedPath()
-	target, err := resolve.Resolve(path, g.own(path, r, who), "")
+	target, err := resolve.Resolve(path, cmp.Or(named, g.own(path, r, who)), "")
 	if err != nil {
 		refusePath(w, err)
 		return

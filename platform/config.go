@@ -5,9 +5,12 @@ package platform
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/internal/fielderror"
@@ -23,6 +26,8 @@ type Config struct {
 	// Listen is HOST:PORT of the TLS listener that serves all APIs. Advertise is the URL at which clients reach it,
 	// https://HOST or https://HOST:PORT. If Advertise is empty, it is the address of Listen.
 	Listen, Advertise string
+	// Domain is a domain in which each space has a host name, SPACE.DOMAIN, which leads to the address of Listen. It may be empty.
+	Domain string
 	// TLS are the files of the endpoint's certificate. If they are empty, the platform issues one by its own CA.
 	TLS certificate.Paths
 	// Clients are files with clients' credentials that the platform itself gives out, for its tenants.
@@ -46,10 +51,28 @@ func (c *Config) Complete() error {
 	if err := checkAdvertise(c.Advertise); err != nil {
 		return fielderror.New("advertise", c.Advertise, "%w", err)
 	}
+	if err := c.checkDomain(); err != nil {
+		return fielderror.New("space-domain", c.Domain, "%w", err)
+	}
 	if err := c.checkTLS(); err != nil {
 		return err
 	}
 	return c.Options.Complete()
+}
+
+func (c *Config) checkDomain() error {
+	if c.Domain == "" {
+		return nil
+	}
+	if problems := validation.IsDNS1123Subdomain(c.Domain); len(problems) > 0 {
+		return fmt.Errorf("%s; write a domain such as berth.example.com", problems[0])
+	}
+	if u, err := url.Parse(c.Advertise); err == nil {
+		if name, below := strings.CutSuffix(u.Hostname(), "."+c.Domain); below && !strings.Contains(name, ".") {
+			return fmt.Errorf("the host of --advertise would be that of the space %q; write a domain that it isn't in, such as spaces.%s", name, c.Domain)
+		}
+	}
+	return nil
 }
 
 func (c *Config) checkTLS() error {

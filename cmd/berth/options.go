@@ -53,13 +53,14 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().Uint16Var(&o.Pods.DNSPort, "dns-port", 7453, "UDP and TCP port on --pods-address for cluster DNS")
 	cmd.Flags().StringSliceVar(&o.Pods.Upstreams, "dns-upstream", nil, "IP or IP:PORT of DNS servers for names outside of the spaces, or 'none' (default: those of /etc/resolv.conf)")
 	cmd.Flags().StringVar(&o.Pods.HostDomain, "host-domain", dns.DefaultDomain, "cluster domain of the host, whose names Berth doesn't resolve for tenants")
+	cmd.Flags().StringVar(&o.Domain, "space-domain", "", "domain with a wildcard record for --listen, in which each space has a host name, SPACE.DOMAIN, for tools that drop the path of a URL (default: no host names)")
 	cmd.Flags().StringVar(&o.Clients.ClientCA, "client-ca-file", "", "file with the CAs, in PEM, whose client certificates say which tenant a user is of: O=tenant:NAME, CN=USER, OU=GROUP (default: only spaces issue certificates)")
 	cmd.Flags().StringVar(&o.Clients.Tokens, "token-auth-file", "", `file with lines TOKEN,USER,UID,"GROUP,...",,TENANT; without ,,TENANT the user is of the tenant "system" (default: only spaces issue tokens)`)
 	cmd.Flags().StringVar(&o.Clients.Passwords, "basic-auth-file", "", `file with lines PASSWORD,USER,UID,"GROUP,...",,TENANT for HTTP basic authentication (default: no passwords)`)
 	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT of Berth's own /metrics, /livez, and /readyz, over HTTP without authentication (default: not served)")
 	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of an OTLP collector for traces of requests, over gRPC without TLS (default: no traces)")
 	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "number of requests to trace in a million")
-	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-namespace", "pods-selector", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint"} {
+	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-namespace", "pods-selector", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint", "space-domain"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
 }

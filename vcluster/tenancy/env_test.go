@@ -29,8 +29,8 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
