@@ -187,7 +187,7 @@ func hostNames(t *testing.T, spaces map[string]*cluster, root *cluster) {
 		if got, want := uid(must(kubernetes.NewForConfig(config))(t)), uid(own); got != want {
 			t.Errorf("the host name of %s leads to another space: its namespace has the UID %s, want %s", space, got, want)
 		}
-		config.TLSClientConfig.ServerName = "other.berth.test"
+		config.ServerName = "other.berth.test"
 		if _, err := must(kubernetes.NewForConfig(config))(t).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "use a connection for each host name") {
 			t.Errorf("by a connection for another host: %v", err)
 		}
