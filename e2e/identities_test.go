@@ -161,6 +161,14 @@ func TestThePlatformKnowsClientsOfItsTenants(t *testing.T) {
 	if nodes := must(root.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t); len(nodes.Items) != len(must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items) {
 		t.Errorf("the short path of a system user leads to %d nodes", len(nodes.Items))
 	}
+	// Owners are known by the same names, if they are in the owner scope.
+	owner := ca.client(t, solar, pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar"}, OrganizationalUnit: []string{"berth.dev"}})
+	for client, may := range map[*cluster]bool{owner: true, alice: false} {
+		_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "of-alice-"}}, metav1.CreateOptions{})
+		if may && err != nil || !may && !apierrors.IsForbidden(err) {
+			t.Errorf("alice may create a namespace as an owner: %t; the error is %v", may, err)
+		}
+	}
 	refusedClients(t, ca, solar)
 	hostNames(t, map[string]*cluster{"solar": solar, "lunar": lunar}, root)
 	// An identity wakes its space.
