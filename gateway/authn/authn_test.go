@@ -4,6 +4,7 @@
 package authn_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -157,6 +158,45 @@ func TestCertificatesSayWhoseTheyAre(t *testing.T) {
 	}
 	if got := text(a.Identify(httptest.NewRequest(http.MethodGet, "/", nil))); got != "nobody" {
 		t.Errorf("without a certificate: %s", got)
+	}
+}
+
+// A CA that is added to the file is trusted, and one that is removed is not any more, also for certificates that were known.
+func TestCAsAreReadAgain(t *testing.T) {
+	before, after := newAuthority(t), newAuthority(t)
+	path := before.file()
+	a := open(t, authn.Files{ClientCA: path})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	alice := pkix.Name{CommonName: "alice", Organization: []string{"tenant:solar"}}
+	old, other := before.request(alice), after.request(alice)
+	if got := text(a.Identify(old)); got != "alice of solar in " {
+		t.Fatalf("at first: %s", got)
+	}
+	data, err := os.ReadFile(after.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text(a.Identify(other)) != "alice of solar in " {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the CA that was added isn't trusted")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if got := text(a.Identify(old)); got != "nobody" {
+		t.Errorf("of the CA that was removed: %s", got)
 	}
 }
 
