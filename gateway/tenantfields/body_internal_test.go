@@ -123,7 +123,7 @@ func TestErrorsOfABodyArePassedOn(t *testing.T) {
 func FuzzRemover(f *testing.F) {
 	for _, document := range []string{
 		`{"metadata":{"tenant":"solar","name":"p"}}`, `{"metadata":{"a":{"tenant":1},"tenan\u0074":"solar" , "b":[]},"metadata":{"tenant":null}}`,
-		`{"metadata":{"tenant":"lunar"}}`, `{"metadata":{"tenant":"solar","tenant":"solar",}}`, "{\n\"metadata\" : { \"tenant\" : \"\" } }\n", `[1]`, `{"a":"\"`,
+		`{"metadata":{"tenant":"lunar"}}`, `{"metadata":{"tenant":"solar","tenant":"solar",}}`, "{\n\"metadata\" : { \"tenant\" : \"\" } }\n", `[1]`, `{"a":"\"`, `{"metadata":{"tenant"""}}`, `{"metadata":{"tenant"::""}}`, `{"metadata":{"tenant":n ull}}`,
 	} {
 		f.Add([]byte(document), uint8(2))
 	}

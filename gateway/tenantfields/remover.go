@@ -5,6 +5,7 @@ package tenantfields
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -37,9 +38,12 @@ type remover struct {
 	comma   comma
 	first   bool // the next comma has nothing before it
 	within  bool // what is read is removed
+	colon   bool // of the member that is removed
 	value   []byte
 	err     error
 }
+
+var errNoColon = errors.New(`metadata.tenant: there is no colon behind "tenant"; write JSON`)
 
 func newRemover(tenant string) *remover {
 	return &remover{scanner: scanner{root: apiObject}, tenant: tenant}
@@ -112,7 +116,7 @@ func (m *remover) inKey(c byte) {
 	m.key = append(m.key, c)
 	switch ended := m.in == noString; {
 	case ended && m.levels[m.depth-1].member == tenantMember:
-		m.within, m.value = true, m.value[:0]
+		m.within, m.colon, m.value = true, false, m.value[:0]
 		for range m.key {
 			m.out = append(m.out, ' ')
 		}
@@ -131,9 +135,13 @@ func (m *remover) inKey(c byte) {
 
 // blank reads a byte of what is removed.
 func (m *remover) blank(c byte) {
-	between := m.in == noString && (isSpace(c) || c == ':' && len(m.value) == 0)
-	if !between && len(m.value) <= maxValue {
-		m.value = append(m.value, c)
+	switch {
+	case len(m.value) > 0 || !isSpace(c) && (c != ':' || m.colon):
+		if len(m.value) <= maxValue {
+			m.value = append(m.value, c) // with what makes it invalid
+		}
+	case c == ':':
+		m.colon = true
 	}
 	m.out = append(m.out, ' ')
 }
@@ -141,7 +149,9 @@ func (m *remover) blank(c byte) {
 // removed ends a member that is removed, together with the comma before it, or else the one behind it.
 func (m *remover) removed() {
 	m.within = false
-	m.err = checkTenant(m.tenant, m.value)
+	if m.err = checkTenant(m.tenant, m.value); m.err == nil && !m.colon {
+		m.err = errNoColon // without the member, the document would be valid
+	}
 	m.first = m.comma != heldComma
 	m.release(' ')
 }
