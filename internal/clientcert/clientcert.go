@@ -53,7 +53,7 @@ func (v *Verifier) AuthenticateRequest(r *http.Request) (*authenticator.Response
 	if !ok {
 		return nil, false, nil
 	}
-	if options.CurrentTime.IsZero() { // which stands for now
+	if options.CurrentTime.IsZero() { // as in options of upstream's files with CAs; the check of what is known needs a time
 		options.CurrentTime = time.Now()
 	}
 	leaf := r.TLS.PeerCertificates[0]
@@ -72,12 +72,8 @@ func (v *Verifier) AuthenticateRequest(r *http.Request) (*authenticator.Response
 }
 
 // verify does what upstream does with one certificate. It returns nil if the certificate isn't good.
-func (v *Verifier) verify(leaf *x509.Certificate, options x509.VerifyOptions) (*verified, error) {
-	chains, err := leaf.Verify(options)
-	if err != nil {
-		return nil, nil //nolint:nilerr // somebody else may trust it
-	}
-	var refused error
+func (v *Verifier) verify(leaf *x509.Certificate, options x509.VerifyOptions) (known *verified, refused error) {
+	chains, _ := leaf.Verify(options) // if there are none, others may still trust the certificate
 	for _, chain := range chains {
 		as, ok, err := v.convert.User(chain)
 		if err != nil || !ok {
