@@ -5,11 +5,9 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"reflect"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,48 +30,15 @@ func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, e
 	if err != nil || who == nil {
 		return r, nil, err
 	}
-	ctx, end := context.WithCancel(identity.With(r.Context(), who))
-	s := &session{router: g, request: r, who: who, end: end}
-	s.mu.Lock()
-	s.timer = safego.AfterFunc(g.identityInterval(), "check who a client is", func() { s.check(ctx) })
-	s.mu.Unlock()
-	context.AfterFunc(ctx, s.stop) // the context of a request ends with it
+	// Watches, exec, and port forwarding may last for days: longer than the credential is good.
+	pause := cmp.Or(g.IdentifyAgain, identityInterval)
+	ctx := safego.While(identity.With(r.Context(), who), pause, "check who a client is", func() (time.Duration, bool) {
+		again, err := g.Identify(r)
+		return pause, err == nil && reflect.DeepEqual(again, who)
+	})
 	identified := r.Clone(ctx)
 	identified.Header.Del("Authorization")
 	return identified, who, nil
-}
-
-func (g *Router) identityInterval() time.Duration { return cmp.Or(g.IdentifyAgain, identityInterval) }
-
-// session is a request of a client with an identity. It ends soon after the identity: watches, exec, and port forwarding may last for
-// days.
-type session struct {
-	router  *Router
-	request *http.Request // as the client sent it
-	who     *identity.Identity
-	end     context.CancelFunc
-
-	mu    sync.Mutex
-	timer *time.Timer
-}
-
-// check ends the request if its client is no longer who it was.
-func (s *session) check(ctx context.Context) {
-	if who, err := s.router.Identify(s.request); err != nil || !reflect.DeepEqual(who, s.who) {
-		s.end()
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ctx.Err() == nil {
-		s.timer.Reset(s.router.identityInterval())
-	}
-}
-
-func (s *session) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer.Stop()
 }
 
 // mayReach reports whether a client may use a space at all: one of its tenant, or any if it is a system user (Z1, Z2). Whether there is

@@ -64,14 +64,14 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
-	r, who, err := g.identify(r)
-	if err != nil {
-		refuseIdentity(w, err)
-		return
-	}
 	named, err := g.spaceOfHost(r)
 	if err != nil {
 		refuseHost(w, err)
+		return
+	}
+	r, who, err := g.identify(r)
+	if err != nil {
+		refuseIdentity(w, err)
 		return
 	}
 	path := r.URL.EscapedPath()

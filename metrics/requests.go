@@ -27,6 +27,14 @@ func (v verb) String() string {
 	return [verbs]string{"read", "watch", "write", "delete", "connect", "other"}[v]
 }
 
+// Verbs returns the names under which requests are counted.
+func Verbs() (names []string) {
+	for v := range verbs {
+		names = append(names, v.String())
+	}
+	return names
+}
+
 func verbOf(r *http.Request) verb {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:

@@ -23,7 +23,6 @@ func handling() []string {
 // ends no process, or comes of nothing that a tenant has written.
 func reviewed() map[string]string {
 	return map[string]string{
-		"gateway/identify.go identify":                               "it stops a timer",
 		"gateway/server.go serve":                                    "net/http serves: it recovers in each request",
 		"shard/dedicated/process.go Start":                           "it runs a process, and reads no byte of a tenant's",
 		"shard/dedicated/process.go runChild":                        "it closes a pipe",

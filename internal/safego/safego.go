@@ -9,6 +9,7 @@
 package safego
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -47,4 +48,34 @@ func Go(wait *sync.WaitGroup, doing string, f func(), failed func(error)) {
 // AfterFunc is [time.AfterFunc], with f as [Run] runs it.
 func AfterFunc(d time.Duration, doing string, f func()) *time.Timer {
 	return time.AfterFunc(d, func() { Run(doing, f, nil) })
+}
+
+// While returns a context that lasts for as long as check holds. check is called after a pause, and then after the pause that it returns,
+// until ctx ends. It has to hold: a panic of it ends the context, too.
+func While(ctx context.Context, pause time.Duration, doing string, check func() (pause time.Duration, holds bool)) context.Context {
+	ctx, end := context.WithCancel(ctx)
+	var mu sync.Mutex
+	var timer *time.Timer
+	again := func() {
+		var holds bool
+		Run(doing, func() { pause, holds = check() }, nil)
+		if !holds {
+			end()
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil {
+			timer.Reset(pause)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(pause, again)
+	context.AfterFunc(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+	})
+	return ctx
 }

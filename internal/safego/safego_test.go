@@ -4,10 +4,12 @@
 package safego_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/internal/safego"
 )
@@ -33,4 +35,25 @@ func TestAPanicEndsWhatWasBeingDone(t *testing.T) {
 	if err := safego.Call("ask", func() error { return want }); !errors.Is(err, want) {
 		t.Errorf("an error became %v", err)
 	}
+}
+
+// A context lasts while a check holds, and no longer: neither if the check panics.
+func TestAContextLastsWhileACheckHolds(t *testing.T) {
+	for how, last := range map[string]func() bool{"it fails": func() bool { return false }, "it panics": func() bool { panic("out of range") }} {
+		asked := 0 // by one goroutine after the other
+		ctx := safego.While(t.Context(), time.Millisecond, "ask", func() (time.Duration, bool) {
+			if asked++; asked < 3 {
+				return time.Millisecond, true
+			}
+			return time.Millisecond, last()
+		})
+		<-ctx.Done()
+		if asked != 3 || t.Context().Err() != nil {
+			t.Errorf("until %s: it was asked %d times", how, asked)
+		}
+	}
+	outer, end := context.WithCancel(t.Context())
+	inner := safego.While(outer, time.Hour, "ask", func() (time.Duration, bool) { return time.Hour, true })
+	end()
+	<-inner.Done()
 }

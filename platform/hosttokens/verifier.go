@@ -4,11 +4,9 @@
 package hosttokens
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -75,9 +73,6 @@ type reviewedRequest struct {
 	space    string
 	client   netip.Prefix
 	token    credentials.HostToken
-
-	mu    sync.Mutex
-	timer *time.Timer // of the next review
 }
 
 // isGood reports whether the token proves an owner of the space now. The host decides last, and only on tokens of owners.
@@ -91,37 +86,21 @@ func (q *reviewedRequest) isGood() (bool, error) {
 
 // untilRefused returns the request as the space gets it, and reviews its token again until it ends.
 func (q *reviewedRequest) untilRefused(r *http.Request) *http.Request {
-	ctx, end := context.WithCancel(identity.With(r.Context(), &identity.Identity{Name: q.token.Name, Proof: identity.HostServiceAccount}))
-	q.mu.Lock()
-	q.timer = safego.AfterFunc(q.untilReview(), "review the token of a request", func() { q.again(ctx, end) })
-	q.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.timer.Stop()
-	})
-	verified := r.Clone(ctx)
+	ctx := identity.With(r.Context(), &identity.Identity{Name: q.token.Name, Proof: identity.HostServiceAccount})
+	verified := r.Clone(safego.While(ctx, q.untilReview(), "review the token of a request", q.again))
 	verified.Header.Del("Authorization")
 	return verified
 }
 
-// again ends the request if its token is no longer good. While the host doesn't answer, it lasts until its token expires. If too many
-// tokens are being reviewed, it tries again soon.
-func (q *reviewedRequest) again(ctx context.Context, end context.CancelFunc) {
+// again reports whether the token may still be good, and when to ask again. While the host doesn't answer, it may until it expires. If too
+// many tokens are being reviewed, it is asked again soon.
+func (q *reviewedRequest) again() (pause time.Duration, mayBeGood bool) {
 	good, err := q.isGood()
-	if !good && err == nil {
-		end()
-		return
-	}
-	next := q.untilReview()
+	pause = q.untilReview()
 	if errors.Is(err, ErrBusy) {
-		next = min(next, wait.Jitter(busyPause, 1))
+		pause = min(pause, wait.Jitter(busyPause, 1))
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if ctx.Err() == nil {
-		q.timer.Reset(next)
-	}
+	return pause, good || err != nil
 }
 
 func (q *reviewedRequest) untilReview() time.Duration {

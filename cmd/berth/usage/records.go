@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-dev/berth/metering"
+	"github.com/berth-dev/berth/metrics"
 )
 
 // recordPrinterOf returns what prints records in a format.
@@ -127,7 +128,7 @@ func countVerb(r *metering.Record, verb string) (n int64) {
 }
 
 func printRecordCSV(out io.Writer, records []metering.Record, headers bool) error {
-	verbs := []string{"read", "watch", "write", "delete", "connect", "other"}
+	verbs := metrics.Verbs()
 	classes := []string{"aborted", "1xx", "2xx", "3xx", "4xx", "5xx"}
 	lines := [][]string{}
 	if headers {
