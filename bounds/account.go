@@ -4,13 +4,14 @@
 package bounds
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
 )
 
 // ErrExceeded is what every [*ExceededError] is.
-var ErrExceeded = errors.New("a limit of the space is reached")
+var ErrExceeded = errors.New("a limit of the space or its tenant is reached")
 
 // ExceededError says that a limit does not allow what was asked.
 type ExceededError struct {
@@ -19,7 +20,18 @@ type ExceededError struct {
 	Asked, Used, Limit int64
 	// Alone says that the request would pass the limit even if nothing else were in use: to try again is of no use.
 	Alone bool
+	// Of says whose limit it is.
+	Of Owner
 }
+
+// Owner is whose a limit is. The zero value is one space.
+type Owner string
+
+// OfTenant is the limit of all spaces of a tenant together, and OfUser the part of it that one user may have.
+const (
+	OfTenant Owner = "tenant"
+	OfUser   Owner = "user"
+)
 
 func (e *ExceededError) Error() string {
 	b := e.Quantity.Bound()
@@ -27,10 +39,10 @@ func (e *ExceededError) Error() string {
 	case b.Scope == PerObject:
 		return fmt.Sprintf("%d %s, at most %d are possible (limit %s): %s", e.Asked, b.Unit, e.Limit, b.Name, b.Remedy)
 	case e.Alone:
-		return fmt.Sprintf("the request needs more than the space's limit %s of %d %s: %s", b.Name, e.Limit, b.Unit, b.Remedy)
+		return fmt.Sprintf("the request needs more than the %s's limit %s of %d %s: %s", cmp.Or(e.Of, "space"), b.Name, e.Limit, b.Unit, b.Remedy)
 	}
-	return fmt.Sprintf("the space's limit %s is reached: %d %s asked, %d of %d in use: %s",
-		b.Name, e.Asked, b.Unit, e.Used, e.Limit, b.Remedy)
+	return fmt.Sprintf("the %s's limit %s is reached: %d %s asked, %d of %d in use: %s",
+		cmp.Or(e.Of, "space"), b.Name, e.Asked, b.Unit, e.Used, e.Limit, b.Remedy)
 }
 
 // Is makes it an [ErrExceeded].
@@ -39,7 +51,8 @@ func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
 // Account is what one space uses now. It is safe for concurrent use. A nil account bounds and counts nothing: it is that of
 // the host, and of tests.
 type Account struct {
-	limits  Limits
+	limits  atomic.Pointer[Limits]
+	tenant  *Tenant // nil if the space has none
 	used    [quantities]atomic.Int64
 	refused [quantities]atomic.Uint64
 	// strained says that the process is short of memory.
@@ -47,14 +60,21 @@ type Account struct {
 }
 
 // NewAccount returns an account with nothing in use.
-func NewAccount(l Limits) *Account { return &Account{limits: l} }
+func NewAccount(l Limits) *Account {
+	a := &Account{}
+	a.SetLimits(l)
+	return a
+}
+
+// SetLimits sets the limits, which must not be changed afterwards. What is in use beyond them stays.
+func (a *Account) SetLimits(l Limits) { a.limits.Store(&l) }
 
 // Limit of a quantity.
 func (a *Account) Limit(q Quantity) int64 {
 	if a == nil {
 		return 1<<63 - 1
 	}
-	return a.limits.Of(q)
+	return a.limits.Load().Of(q)
 }
 
 // Take notes that n more are in use, or returns an [*ExceededError] and notes that. Give must follow a success.
@@ -69,14 +89,19 @@ func (a *Account) take(q Quantity, n int64) *ExceededError {
 	if a == nil {
 		return nil
 	}
-	limit := a.limits.Of(q)
+	limit := a.Limit(q)
 	if a.strained.Load() && strains(q) {
 		limit = min(limit, 0)
 	}
 	if used := a.used[q].Add(n); used > limit {
 		a.used[q].Add(-n)
 		a.refused[q].Add(1)
-		return &ExceededError{Quantity: q, Asked: n, Used: used - n, Limit: a.limits.Of(q)}
+		return &ExceededError{Quantity: q, Asked: n, Used: used - n, Limit: a.Limit(q)}
+	}
+	if err := a.tenant.check(q, n); err != nil {
+		a.used[q].Add(-n)
+		a.refused[q].Add(1)
+		return err
 	}
 	return nil
 }
@@ -96,7 +121,7 @@ func (a *Account) TakeBeyond(q Quantity, n int64) bool {
 	}
 	for {
 		used := a.used[q].Load()
-		if used > a.limits.Of(q) {
+		if used > a.Limit(q) {
 			return false
 		}
 		if a.used[q].CompareAndSwap(used, used+n) {
@@ -111,7 +136,7 @@ func (a *Account) Exceeds(q Quantity, n int64) error {
 	if a == nil {
 		return nil
 	}
-	used, limit := a.used[q].Load(), a.limits.Of(q)
+	used, limit := a.used[q].Load(), a.Limit(q)
 	if used+n <= limit {
 		return nil
 	}
@@ -181,7 +206,7 @@ func (a *Account) Usage() []Usage {
 	var list []Usage
 	for q := range quantities {
 		if q.Bound().Scope == PerSpace {
-			list = append(list, Usage{q, a.used[q].Load(), a.limits.Of(q), a.refused[q].Load()})
+			list = append(list, Usage{q, a.used[q].Load(), a.Limit(q), a.refused[q].Load()})
 		}
 	}
 	return list

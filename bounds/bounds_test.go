@@ -22,7 +22,7 @@ func TestTheReferencePageListsEveryLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, update := string(page), os.Getenv("UPDATE_DOCS") != ""
-	for _, scope := range []bounds.Scope{bounds.PerSpace, bounds.PerObject} {
+	for _, scope := range []bounds.Scope{bounds.PerSpace, perTenant, bounds.PerObject} {
 		begin, end := fmt.Sprintf("<!-- limits per %s -->\n", scope), fmt.Sprintf("<!-- end of limits per %s -->", scope)
 		before, rest, found := strings.Cut(text, begin)
 		have, after, ended := strings.Cut(rest, end)
@@ -42,8 +42,20 @@ func TestTheReferencePageListsEveryLimit(t *testing.T) {
 	}
 }
 
+// perTenant is a table of the page for limits of all spaces of a tenant together.
+const perTenant bounds.Scope = "tenant"
+
 func table(scope bounds.Scope) string {
 	var b strings.Builder
+	if scope == perTenant {
+		b.WriteString("\n| limit | default |\n|---|---|\n")
+		for _, q := range bounds.OfTenants() {
+			row := q.Bound()
+			row.Default = bounds.TenantLimits(nil).Of(q)
+			fmt.Fprintf(&b, "| `%s` | %s |\n", row.Name, inUnits(row))
+		}
+		return b.String() + "\n"
+	}
 	b.WriteString("\n| limit | default | what is counted | what to do |\n|---|---|---|---|\n")
 	for _, row := range bounds.Table() {
 		if row.Scope == scope {

@@ -26,7 +26,7 @@ func TestHostileWatchesHoldATurnOfListsBriefly(t *testing.T) {
 
 // L1: one space has a quarter of the lists, so that lists that hang leave turns to three others and more.
 func TestHostileOneSpaceHasAQuarterOfTheLists(t *testing.T) {
-	l := NewLimiter(nil)
+	l := NewLimiter(LimiterConfig{})
 	if total := l.lists.total; total < 4 || total < 2*runtime.GOMAXPROCS(0) || l.lists.share < 1 || l.lists.share > total/4 {
 		t.Errorf("%d of %d", l.lists.share, total)
 	}

@@ -82,7 +82,7 @@ func (c *handshakeConn) begin() (end func(), err error) {
 	}
 	ctx, cancel := context.WithTimeout(c.handshake, headerTimeout)
 	defer cancel()
-	return c.turns.take(ctx, c.client, 1)
+	return c.turns.take(ctx, flow{tenant: c.client}, 1)
 }
 
 // Read implements [net.Conn].

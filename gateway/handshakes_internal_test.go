@@ -34,7 +34,7 @@ func handshakeServer(tb testing.TB) (server *httptest.Server, turns *turns, clie
 func TestHostileHandshakesTakeTurns(t *testing.T) {
 	server, turns, client := handshakeServer(t)
 	takeAll := func() (release func()) {
-		release, err := turns.take(t.Context(), client, turns.share)
+		release, err := turns.take(t.Context(), flow{tenant: client}, turns.share)
 		if err != nil {
 			t.Error(err)
 		}
@@ -89,7 +89,7 @@ func TestHostileSilentHandshakesKeepNoTurn(t *testing.T) {
 		t.Error("a client that says no more keeps its turn")
 	}
 	turns.mu.Unlock()
-	release, err := turns.take(t.Context(), client, turns.share)
+	release, err := turns.take(t.Context(), flow{tenant: client}, turns.share)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestHostileSilentHandshakesKeepNoTurn(t *testing.T) {
 	release()
 	await(t, turns, "a client that left keeps its turn", func() bool { return turns.used == 0 && len(turns.lines) == 0 })
 
-	release, err = turns.take(t.Context(), client, turns.share)
+	release, err = turns.take(t.Context(), flow{tenant: client}, turns.share)
 	if err != nil {
 		t.Fatal(err)
 	}

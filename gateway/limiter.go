@@ -6,14 +6,13 @@ package gateway
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"net/http"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
@@ -32,50 +31,61 @@ const (
 	bodyTimeout = 60 * time.Second
 	// retryAfter is the Retry-After of rejected requests.
 	retryAfter = time.Second
-
-	// If there are many spaces, those without a request for idleSpace are forgotten.
-	idleSpace   = 10 * time.Second
-	firstForget = 64
 )
 
-// Limiter limits the requests of each space: how many are in flight, how many arrive in a second, and how many execute
-// at once. Spaces take turns with the processors of the process. A space has at most half of them, and less while
-// goroutines wait for a processor, so that a flood of requests to one space does not block the others.
+// Limiter limits the requests of each space, of all spaces of each tenant, and of each user: how many are in flight, how many arrive in
+// a second, and how many execute at once. Tenants take turns with the processors of the process, and users with those of their tenant. A
+// tenant has at most half of them, and less while goroutines wait for a processor, so that a flood of requests of one tenant does not
+// block the others. A space without a tenant is one for itself. Who comes from another tenant, and the platform's admins, use what is
+// theirs, and nothing of the space.
 //
 // It covers only requests from outside. A space's own controllers and syncer call its API in process. It is safe for
 // concurrent use.
 type Limiter struct {
-	limits        func(space string) bounds.Limits
+	config        LimiterConfig
 	classifier    classifier
 	lists, others *turns
+	seed          maphash.Seed
 
 	mu       sync.Mutex
-	spaces   map[string]*spaceRequests
-	forgetAt int // at this number of spaces, idle ones are looked for
+	parties  map[string]*party
+	forgetAt int // at this number of parties, idle ones are looked for
 }
 
-// spaceRequests are the requests of one space.
-type spaceRequests struct {
-	account  *bounds.Account
-	rate     *rate.Limiter
-	underWay int
-	last     time.Time
+// LimiterConfig tells a [Limiter] about spaces and tenants. Its functions are called for each request, and concurrently. Each may be nil.
+type LimiterConfig struct {
+	// Limits returns the limits of a space that differ from the defaults.
+	Limits func(space string) bounds.Limits
+	// TenantOf returns the tenant of a space; "" if it has none.
+	TenantOf func(space string) string
+	// TenantLimits returns the limits of a tenant, as [bounds.TenantLimits] makes them; nil for the defaults.
+	TenantLimits func(tenant string) bounds.Limits
+	// UserOf returns the user of a request to a space whose credential has been accepted.
+	UserOf func(r *http.Request) string
 }
 
-// NewLimiter returns the limiter of a process. limits returns the limits of a space that differ from the defaults. It
-// may be nil.
-func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
-	if limits == nil {
-		limits = func(string) bounds.Limits { return nil }
+// NewLimiter returns the limiter of a process.
+func NewLimiter(c LimiterConfig) *Limiter {
+	if c.Limits == nil {
+		c.Limits = func(string) bounds.Limits { return nil }
+	}
+	if c.TenantOf == nil {
+		c.TenantOf = func(string) string { return "" }
+	}
+	if c.TenantLimits == nil {
+		c.TenantLimits = func(string) bounds.Limits { return nil }
+	}
+	if c.UserOf == nil {
+		c.UserOf = func(*http.Request) string { return "" }
 	}
 	processors := runtime.GOMAXPROCS(0)
 	half := max(1, processors/2)
 	// A list also waits for the disk and for its client.
 	lists := max(4, 2*processors)
 	l := &Limiter{
-		limits: limits, classifier: newClassifier(),
+		config: c, classifier: newClassifier(), seed: maphash.MakeSeed(),
 		lists: newTurns(lists, max(1, lists/4)), others: newTurns(max(2, processors)*unitsPerProcessor, half*unitsPerProcessor),
-		spaces: map[string]*spaceRequests{}, forgetAt: firstForget,
+		parties: map[string]*party{}, forgetAt: firstForget,
 	}
 	l.others.pace = newPace(l.others.share, processors)
 	l.lists.pace = l.others.pace
@@ -83,13 +93,14 @@ func NewLimiter(limits func(space string) bounds.Limits) *Limiter {
 }
 
 // errTurn means that a request has waited for too long.
-var errTurn = errors.New("the space has more requests than this process executes for it at once: send fewer at a time, and retry")
+var errTurn = errors.New("the tenant has more requests than this process executes for it at once: send fewer at a time, and retry")
 
 // limit serves a space's requests within its limits.
 func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := l.classifier.classify(r)
-		end, err := l.begin(space, k)
+		who := l.flowOf(space, r)
+		end, err := l.begin(space, who, k)
 		if err != nil {
 			reject(w, space, err, meter)
 			return
@@ -98,15 +109,15 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 		work.Begin()
 		work.AtEnd(end) // what the handler leaves running counts
 		defer work.Done()
-		release, err := l.turn(r.Context(), space, k)
+		release, err := l.turn(r.Context(), who, k)
 		if err != nil {
 			reject(w, space, err, meter)
 			return
 		}
 		defer release()
 		parts := &partsWriter{ResponseWriter: w, ctx: r.Context(), long: k.long, turn: func(ctx context.Context) (func(), error) {
-			return l.others.take(ctx, space, partCost)
-		}, busy: l.busy(space)}
+			return l.others.take(ctx, who, partCost)
+		}, busy: l.busy(who.tenant)}
 		parts.end = func() {
 			parts.over.Store(true)
 			release()
@@ -123,82 +134,19 @@ func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handl
 	})
 }
 
-// begin counts a request until end is called, or rejects it.
-func (l *Limiter) begin(space string, k class) (end func(), err error) {
-	now := time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.spaces[space]
-	if s == nil {
-		l.forget(now)
-		limits := l.limits(space)
-		perSecond := limits.Of(bounds.RequestRate)
-		s = &spaceRequests{account: bounds.NewAccount(limits), rate: rate.NewLimiter(rate.Limit(perSecond), int(2*perSecond))}
-		l.spaces[space] = s
-	}
-	s.last = now
-	if err := s.account.Take(k.quantity, 1); err != nil {
-		return nil, err
-	}
-	if !s.rate.AllowN(now, 1) {
-		s.account.Give(k.quantity, 1)
-		s.account.Refuse(bounds.RequestRate)
-		perSecond := s.account.Limit(bounds.RequestRate)
-		return nil, &bounds.ExceededError{Quantity: bounds.RequestRate, Asked: 1, Used: perSecond, Limit: perSecond}
-	}
-	s.underWay++
-	return func() {
-		s.account.Give(k.quantity, 1)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		s.underWay--
-	}, nil
-}
-
-// forget removes spaces without requests. The limiter must be locked.
-func (l *Limiter) forget(now time.Time) {
-	if len(l.spaces) < l.forgetAt {
-		return
-	}
-	for name, s := range l.spaces {
-		if s.underWay == 0 && now.Sub(s.last) > idleSpace {
-			delete(l.spaces, name)
-		}
-	}
-	l.forgetAt = max(firstForget, 2*len(l.spaces))
-}
-
-// Count sets the current values of the quantities that the limiter counts.
-func (l *Limiter) Count(space string, usage []bounds.Usage) {
-	l.mu.Lock()
-	s := l.spaces[space]
-	l.mu.Unlock()
-	if s == nil {
-		return
-	}
-	for _, own := range s.account.Usage() {
-		switch own.Quantity {
-		case bounds.RequestsReading, bounds.RequestsWriting, bounds.RequestsLongRunning, bounds.RequestRate:
-			if i := slices.IndexFunc(usage, func(u bounds.Usage) bool { return u.Quantity == own.Quantity }); i >= 0 {
-				usage[i] = own
-			}
-		}
-	}
-}
-
 // turn waits until a request may execute.
-func (l *Limiter) turn(ctx context.Context, space string, k class) (release func(), err error) {
+func (l *Limiter) turn(ctx context.Context, who flow, k class) (release func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnTimeout, errTurn)
 	defer cancel()
 	if k.list {
-		return l.lists.take(ctx, space, 1)
+		return l.lists.take(ctx, who, 1)
 	}
-	return l.others.take(ctx, space, k.cost)
+	return l.others.take(ctx, who, k.cost)
 }
 
-// busy returns a function that reports whether a space may use less than in a process that is not busy. The pace's lock
-// is shared by all spaces, so the function asks the pace only as often as it changes.
-func (l *Limiter) busy(space string) func() bool {
+// busy returns a function that reports whether a tenant may use less than in a process that is not busy. The pace's lock
+// is shared by all tenants, so the function asks the pace only as often as it changes.
+func (l *Limiter) busy(tenant string) func() bool {
 	var last struct {
 		asked atomic.Int64 // in nanoseconds, by the clock
 		busy  atomic.Bool
@@ -208,7 +156,7 @@ func (l *Limiter) busy(space string) func() bool {
 		if since := now - last.asked.Load(); since >= 0 && since < int64(paceEvery) { // or the clock was set back
 			return last.busy.Load()
 		}
-		share, _, _ := l.others.shareOf(&line{space: space})
+		share, _, _ := l.others.shareOf(&line{tenant: tenant})
 		busy := share < l.others.share
 		last.busy.Store(busy)
 		last.asked.Store(now)

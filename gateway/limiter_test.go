@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/identity"
 )
 
 // rejections counts what the gateway says it rejected.
@@ -48,6 +49,12 @@ type limitedServer struct {
 
 func serveLimited(t *testing.T, limits bounds.Limits) *limitedServer {
 	t.Helper()
+	return serveLimiter(t, gateway.LimiterConfig{Limits: func(string) bounds.Limits { return limits }})
+}
+
+// serveLimiter serves all spaces. A client is who the header User says, of the tenant in the header Tenant, if it has these headers.
+func serveLimiter(t *testing.T, config gateway.LimiterConfig) *limitedServer {
+	t.Helper()
 	s := &limitedServer{hanging: make(chan struct{}, 1000), letGo: make(chan struct{})}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("hang") {
@@ -61,7 +68,13 @@ func serveLimited(t *testing.T, limits bounds.Limits) *limitedServer {
 	})
 	router := &gateway.Router{
 		Lookup:  func(string) http.Handler { return handler },
-		Limiter: gateway.NewLimiter(func(string) bounds.Limits { return limits }), Meter: &s.rejected,
+		Limiter: gateway.NewLimiter(config), Meter: &s.rejected, TenantOf: config.TenantOf,
+		Identify: func(r *http.Request) (*identity.Identity, error) {
+			if r.Header.Get("User") == "" {
+				return nil, nil
+			}
+			return &identity.Identity{Name: r.Header.Get("User"), Tenant: r.Header.Get("Tenant"), Proof: identity.Certificate}, nil
+		},
 	}
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
@@ -71,12 +84,19 @@ func serveLimited(t *testing.T, limits bounds.Limits) *limitedServer {
 
 func (s *limitedServer) ask(t *testing.T, method, path string) (int, http.Header, metav1.Status) {
 	t.Helper()
+	return s.askAs(t, "", "", method, path)
+}
+
+func (s *limitedServer) askAs(t *testing.T, user, tenant, method, path string) (int, http.Header, metav1.Status) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("User", user)
+	req.Header.Set("Tenant", tenant)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Error(err)
@@ -143,6 +163,53 @@ func TestHostileFloodsAreRejectedAndOthersServed(t *testing.T) {
 				t.Errorf("rejections counted: %v", s.rejected.all)
 			}
 		})
+	}
+}
+
+// L1: the requests to all spaces of a tenant are bounded together, one of its users leaves some to the others, and neither a client of
+// another tenant nor an admin of the platform uses them up, or is held up by them.
+func TestHostileTenantsAndUsersLeaveOthersTheirs(t *testing.T) {
+	s := serveLimiter(t, gateway.LimiterConfig{
+		TenantOf: func(space string) string { return strings.Split(space, "-")[0] },
+		TenantLimits: func(string) bounds.Limits {
+			return bounds.TenantLimits(bounds.Limits{bounds.RequestsWriting: 8})
+		},
+		UserOf: func(r *http.Request) string { return r.URL.Query().Get("as") },
+	})
+	const write = "/api/v1/namespaces/default/configmaps"
+	var flood sync.WaitGroup
+	hang := func(path string) {
+		t.Helper()
+		flood.Go(func() {
+			if code, _, status := s.ask(t, http.MethodPost, path+"&hang"); code != http.StatusOK {
+				t.Errorf("%s, within the limit: %d %s", path, code, status.Message)
+			}
+		})
+		<-s.hanging
+	}
+	refused := func(path, why string) {
+		t.Helper()
+		code, header, status := s.ask(t, http.MethodPost, path)
+		if code != http.StatusTooManyRequests || header.Get("Retry-After") == "" || !strings.Contains(status.Message, why) {
+			t.Errorf("%s: %d, Retry-After %q, %s", path, code, header.Get("Retry-After"), status.Message)
+		}
+	}
+	for i := range 7 {
+		hang([]string{"/spaces/solar", "/spaces/solar-b"}[i%2] + write + "?as=flood")
+	}
+	refused("/spaces/solar-b"+write+"?as=flood", "the user's limit requests-writing is reached: 1 requests asked, 7 of 7 in use")
+	hang("/spaces/solar" + write + "?as=other")
+	refused("/spaces/solar"+write+"?as=third", "the tenant's limit requests-writing is reached: 1 requests asked, 8 of 8 in use")
+	if code, _, status := s.ask(t, http.MethodPost, "/spaces/lunar"+write); code != http.StatusOK {
+		t.Errorf("another tenant: %d %s", code, status.Message)
+	}
+	if code, _, status := s.askAs(t, "admin", "system", http.MethodPost, "/spaces/solar"+write); code != http.StatusOK {
+		t.Errorf("an admin of the platform: %d %s", code, status.Message)
+	}
+	close(s.letGo)
+	flood.Wait()
+	if code, _, status := s.ask(t, http.MethodPost, "/spaces/solar"+write+"?as=third"); code != http.StatusOK {
+		t.Errorf("afterwards: %d %s", code, status.Message)
 	}
 }
 

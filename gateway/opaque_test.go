@@ -29,7 +29,7 @@ func TestHostileOpaqueTargetsEvadeNoLimit(t *testing.T) {
 	}}
 	s, address, _ := serve(t, &gateway.Router{
 		Lookup: func(string) http.Handler { return proxy }, Own: func(*http.Request) string { return "a" },
-		Limiter: gateway.NewLimiter(func(string) bounds.Limits { return bounds.Limits{bounds.RequestsLongRunning: 1} }),
+		Limiter: gateway.NewLimiter(gateway.LimiterConfig{Limits: func(string) bounds.Limits { return bounds.Limits{bounds.RequestsLongRunning: 1} }}),
 	})
 	defer s.Stop(t.Context())
 	for _, target := range []string{"x:y:/api/v1/pods?watch=true", "x:y:/api/v1/namespaces/n/pods/p/exec"} {

@@ -15,11 +15,11 @@ const (
 	paceEvery = 20 * time.Millisecond
 	// paceDelay is the longest scheduling delay, at the 99th percentile, of a process that is not too busy.
 	paceDelay = time.Millisecond
-	// paceActive is how long after its last request a space counts as using the process.
+	// paceActive is how long after its last request a tenant counts as using the process.
 	paceActive = 5 * time.Second
-	// paceCredit is how much work a space may have executed at once, however small its share is.
+	// paceCredit is how much work a tenant may have executed at once, however small its share is.
 	paceCredit = 100 * time.Millisecond
-	// paceLeast is the minimum fraction of time in which a space may have something executing, however many spaces
+	// paceLeast is the minimum fraction of time in which a tenant may have something executing, however many tenants
 	// there are.
 	paceLeast = 0.1
 	// handshakeCredit and handshakeLeast are the same for the handshakes of one client.
@@ -28,7 +28,7 @@ const (
 	// process, the measured time is mostly waiting for a processor. Without this limit, many clients that connect at
 	// once would time out.
 	handshakeMost = 2 * time.Millisecond
-	// paceWait is the maximum time that a space waits between two requests.
+	// paceWait is the maximum time that a tenant waits between two requests.
 	paceWait = 5 * time.Second
 	// paceEvents is the minimum number of scheduling delays from which the percentile is computed.
 	paceEvents = 100
@@ -36,11 +36,11 @@ const (
 	paceSlower, paceFaster = 0.4, 1.008
 )
 
-// pace is how much one space may have executing at once while other spaces use the process, too. While goroutines wait
-// for a processor, it falls, down to an equal share for each space; after that, it slowly rises. A space that is alone
+// pace is how much one tenant may have executing at once while other tenants use the process, too. While goroutines wait
+// for a processor, it falls, down to an equal share for each tenant; after that, it slowly rises. A tenant that is alone
 // may use everything.
 //
-// Shares are those of spaces, so a tenant with many spaces has many. The pace falls to 40% in 20 ms and rises by 0.8%.
+// The pace falls to 40% in 20 ms and rises by 0.8%.
 // So a tenant that makes goroutines wait for 50 ms of each second keeps it low, though not below an equal share.
 //
 // It is safe for concurrent use.
@@ -50,19 +50,19 @@ type pace struct {
 	delays     func() delays
 	credit     time.Duration
 	// handshakes means that this pace is for handshakes of clients that have not authenticated yet. While goroutines
-	// wait, each client has handshakeLeast, even if it is the only one, because it slows down spaces.
+	// wait, each client has handshakeLeast, even if it is the only one, because it slows down tenants.
 	handshakes bool
 
 	mu sync.Mutex
-	// units is how many units a space may have at once. Below 1, it is the fraction of time in which it may have one.
+	// units is how many units a tenant may have at once. Below 1, it is the fraction of time in which it may have one.
 	units    float64
 	alone    bool
 	adjusted time.Time
 	last     delays
-	spaces   map[string]*paced
+	tenants  map[string]*paced
 }
 
-// paced is a space that uses the process.
+// paced is a tenant that uses the process.
 type paced struct {
 	asked time.Time     // its last request
 	work  time.Duration // charged work that is not yet paid for by time
@@ -72,24 +72,24 @@ type paced struct {
 func newPace(most, processors int) *pace {
 	return &pace{
 		most: float64(most), units: float64(most), alone: true, processors: float64(processors), delays: schedulerDelays,
-		credit: paceCredit, spaces: map[string]*paced{},
+		credit: paceCredit, tenants: map[string]*paced{},
 	}
 }
 
-// newHandshakePace returns a pace for clients instead of spaces.
+// newHandshakePace returns a pace for clients instead of tenants.
 func newHandshakePace(most, processors int) *pace {
 	p := newPace(most, processors)
 	p.handshakes, p.credit = true, handshakeCredit
 	return p
 }
 
-// share returns how many units a space may have at once, how long it has to wait for any, and whether its work must be
+// share returns how many units a tenant may have at once, how long it has to wait for any, and whether its work must be
 // charged.
-func (p *pace) share(space string) (units int, wait time.Duration, charged bool) {
+func (p *pace) share(tenant string) (units int, wait time.Duration, charged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	s := p.of(space, now)
+	s := p.of(tenant, now)
 	s.asked = now
 	p.adjust(now)
 	if p.units >= 1 {
@@ -101,23 +101,23 @@ func (p *pace) share(space string) (units int, wait time.Duration, charged bool)
 	return 1, wait, true
 }
 
-// charge adds work that was executed for a space.
-func (p *pace) charge(space string, d time.Duration) {
+// charge adds work that was executed for a tenant.
+func (p *pace) charge(tenant string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.of(space, time.Now())
+	s := p.of(tenant, time.Now())
 	if p.handshakes {
 		d = min(d, handshakeMost)
 	}
 	s.work = min(s.work+d, p.credit+time.Duration(float64(paceWait)*min(1, p.units)))
 }
 
-// of returns the current state of a space. The pace must be locked.
-func (p *pace) of(space string, now time.Time) *paced {
-	s := p.spaces[space]
+// of returns the current state of a tenant. The pace must be locked.
+func (p *pace) of(tenant string, now time.Time) *paced {
+	s := p.tenants[tenant]
 	if s == nil {
 		s = &paced{at: now, asked: now}
-		p.spaces[space] = s
+		p.tenants[tenant] = s
 	}
 	s.work = max(0, s.work-time.Duration(float64(now.Sub(s.at))*min(1, p.units)))
 	s.at = now
@@ -131,19 +131,19 @@ func (p *pace) adjust(now time.Time) {
 		return
 	}
 	p.adjusted = now
-	for name, s := range p.spaces {
+	for name, s := range p.tenants {
 		if now.Sub(s.asked) > paceActive {
-			delete(p.spaces, name)
+			delete(p.tenants, name)
 		}
 	}
 	before := p.last
 	p.last = p.delays()
-	least := max(paceLeast, p.processors/float64(len(p.spaces)))
+	least := max(paceLeast, p.processors/float64(len(p.tenants)))
 	if p.handshakes {
 		least = handshakeLeast
 	}
 	switch {
-	case len(p.spaces) < 2 && !p.handshakes:
+	case len(p.tenants) < 2 && !p.handshakes:
 		p.units, p.alone = p.most, true
 	case p.alone || since > paceActive: // try whether others can use more
 		p.units, p.alone = min(p.most, 2*p.processors), false

@@ -45,7 +45,7 @@ func use(t *testing.T, turns *turns, space string, clients int, d time.Duration)
 		go func() {
 			n := 0
 			for ; ; n++ {
-				release, err := turns.take(ctx, space, writeCost)
+				release, err := turns.take(ctx, flow{tenant: space}, writeCost)
 				if err != nil {
 					break
 				}
@@ -83,7 +83,7 @@ func TestHostileAFloodIsSlowedWhileOthersWait(t *testing.T) {
 				for i := range c.others {
 					go func() {
 						for ctx.Err() == nil {
-							if release, err := turns.take(ctx, fmt.Sprint("quiet-", i), writeCost); err == nil {
+							if release, err := turns.take(ctx, flow{tenant: fmt.Sprint("quiet-", i)}, writeCost); err == nil {
 								<-time.After(time.Millisecond)
 								release()
 							}
@@ -165,7 +165,7 @@ func TestThePaceForgets(t *testing.T) {
 		}
 		<-time.After(2 * paceActive)
 		use(t, turns, "last", 1, 3*time.Millisecond)
-		if n := len(turns.pace.spaces); n != 1 {
+		if n := len(turns.pace.tenants); n != 1 {
 			t.Errorf("%d spaces are kept", n)
 		}
 		if units := turns.pace.units; units != turns.pace.most {
@@ -199,14 +199,14 @@ func TestDelaysAreWhatOneInAHundredWaits(t *testing.T) {
 // L3: parts of a long answer take turns once its own is over, and wait for no other after its client is gone.
 func TestHostilePartsOfLongAnswersTakeTurns(t *testing.T) {
 	turns := newTurns(4, 1)
-	busy, err := turns.take(t.Context(), "a", 1)
+	busy, err := turns.take(t.Context(), flow{tenant: "a"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	recorder := httptest.NewRecorder()
 	w := &partsWriter{ResponseWriter: recorder, ctx: ctx, turn: func(ctx context.Context) (func(), error) {
-		return turns.take(ctx, "a", partCost)
+		return turns.take(ctx, flow{tenant: "a"}, partCost)
 	}}
 	if _, err := w.Write([]byte("first")); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestHostilePartsOfLongAnswersTakeTurns(t *testing.T) {
 	if err := <-written; err != nil || recorder.Body.String() != "first second" {
 		t.Errorf("at its turn %q is written: %v", recorder.Body, err)
 	}
-	busy, err = turns.take(t.Context(), "a", 1)
+	busy, err = turns.take(t.Context(), flow{tenant: "a"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,14 +246,14 @@ func TestHostilePartsOfLongAnswersTakeTurns(t *testing.T) {
 func TestAPartWaitsASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(4, 1)
-		busy, err := turns.take(t.Context(), "a", 1)
+		busy, err := turns.take(t.Context(), flow{tenant: "a"}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer busy()
 		recorder := httptest.NewRecorder()
 		w := &partsWriter{ResponseWriter: recorder, ctx: t.Context(), turn: func(ctx context.Context) (func(), error) {
-			return turns.take(ctx, "a", partCost)
+			return turns.take(ctx, flow{tenant: "a"}, partCost)
 		}}
 		w.over.Store(true)
 		begun := time.Now()
@@ -272,7 +272,7 @@ func TestHostileNobodyWaitsForLong(t *testing.T) {
 		for i := range 50 { // of the attacker
 			go func() {
 				for ctx.Err() == nil {
-					if release, err := turns.take(ctx, fmt.Sprint("pulse-", i), writeCost); err == nil {
+					if release, err := turns.take(ctx, flow{tenant: fmt.Sprint("pulse-", i)}, writeCost); err == nil {
 						release()
 					}
 					<-time.After(time.Second)
@@ -281,7 +281,7 @@ func TestHostileNobodyWaitsForLong(t *testing.T) {
 		}
 		<-time.After(10 * time.Second)
 		for range 20 {
-			release, err := turns.take(ctx, "busy", writeCost)
+			release, err := turns.take(ctx, flow{tenant: "busy"}, writeCost)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -289,7 +289,7 @@ func TestHostileNobodyWaitsForLong(t *testing.T) {
 			release()
 		}
 		begun := time.Now()
-		release, err := turns.take(ctx, "busy", writeCost)
+		release, err := turns.take(ctx, flow{tenant: "busy"}, writeCost)
 		if took := time.Since(begun); err != nil || took > paceWait+paceEvery {
 			t.Errorf("after 20 s of work it waits for %v: %v", took, err)
 		}
@@ -302,7 +302,7 @@ func TestHostileNobodyWaitsForLong(t *testing.T) {
 // A watch has its turn until its answer begins, however long it then is.
 func TestAWatchHasItsTurnUntilItsAnswerBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLimiter(nil)
+		l := NewLimiter(LimiterConfig{})
 		watch := func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()

@@ -24,7 +24,7 @@ const (
 
 // partsWriter makes the parts of a long response take turns after the turn of the request itself is over. Otherwise,
 // fifty watches that begin with all objects, or get the same change, would compete for the processors at once, and
-// other spaces' requests would wait behind them.
+// other tenants' requests would wait behind them.
 type partsWriter struct {
 	http.ResponseWriter
 
@@ -33,7 +33,7 @@ type partsWriter struct {
 	end   func()      // ends the request's own turn; may be called more than once
 	over  atomic.Bool // the request's own turn has ended
 	turn  func(ctx context.Context) (release func(), err error)
-	busy  func() bool // whether the space has less than its share, so that streams take turns, too
+	busy  func() bool // whether the tenant has less than its share, so that streams take turns, too
 	point yield.Point
 }
 

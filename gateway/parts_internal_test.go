@@ -17,7 +17,7 @@ func TestHostileClientsThatLeaveKeepNoTurn(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	w := &partsWriter{ResponseWriter: httptest.NewRecorder(), ctx: ctx, turn: func(ctx context.Context) (func(), error) {
-		return turns.take(ctx, "a", partCost)
+		return turns.take(ctx, flow{tenant: "a"}, partCost)
 	}}
 	w.over.Store(true)
 	for range 100 { // by chance, the turn comes first

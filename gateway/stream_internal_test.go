@@ -90,12 +90,12 @@ func waitsForTurn(t *testing.T, l *Limiter) {
 // busyLimiter is one of a process in which goroutines wait for a processor, and several spaces are in use.
 func busyLimiter(t *testing.T) *Limiter {
 	t.Helper()
-	l := NewLimiter(nil)
+	l := NewLimiter(LimiterConfig{})
 	wait := 10 * time.Millisecond
 	l.others = pacedTurns(&wait)
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		one, _, _ := l.others.shareOf(&line{space: "a"})
-		if two, _, _ := l.others.shareOf(&line{space: "b"}); max(one, two) < l.others.share {
+		one, _, _ := l.others.shareOf(&line{tenant: ofSpace + "a"})
+		if two, _, _ := l.others.shareOf(&line{tenant: ofSpace + "b"}); max(one, two) < l.others.share {
 			return l
 		}
 		if time.Now().After(end) {
@@ -128,7 +128,7 @@ func TestHostileStreamsTakeTurns(t *testing.T) {
 				ended <- nil
 			})
 			busy := func() (release func()) {
-				release, err := l.others.take(t.Context(), "a", l.others.share)
+				release, err := l.others.take(t.Context(), flow{tenant: ofSpace + "a"}, l.others.share)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,7 +170,7 @@ func TestHostileStreamsTakeTurns(t *testing.T) {
 
 // A connection of HTTP/2 can't be taken over, with a limiter as without.
 func TestConnectionsOfHTTP2AreNotTakenOver(t *testing.T) {
-	server := httptest.NewUnstartedServer(NewLimiter(nil).limit("a", nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(NewLimiter(LimiterConfig{}).limit("a", nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, hijacker := w.(http.Hijacker)
 		_, _, err := http.NewResponseController(w).Hijack()
 		_, _ = fmt.Fprint(w, r.ProtoMajor, hijacker, errors.Is(err, http.ErrNotSupported))
@@ -193,7 +193,7 @@ func TestConnectionsOfHTTP2AreNotTakenOver(t *testing.T) {
 func TestAPartOfAStreamWaitsASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(4, 1)
-		busy, err := turns.take(t.Context(), "a", 1)
+		busy, err := turns.take(t.Context(), flow{tenant: "a"}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestAPartOfAStreamWaitsASecondAtMost(t *testing.T) {
 		defer far.Close()
 		received := &strings.Builder{}
 		go func() { _, _ = io.Copy(received, far) }()
-		s := newStream(t.Context(), near, func() bool { return true }, func(ctx context.Context) (func(), error) { return turns.take(ctx, "a", partCost) })
+		s := newStream(t.Context(), near, func() bool { return true }, func(ctx context.Context) (func(), error) { return turns.take(ctx, flow{tenant: "a"}, partCost) })
 		begun := time.Now()
 		if _, err := io.WriteString(s, "part"); err != nil || time.Since(begun) != partWait {
 			t.Errorf("after %v: %v", time.Since(begun), err)
@@ -264,7 +264,7 @@ func TestHostileUploadsTakeTurns(t *testing.T) {
 				t.Errorf("received %d bytes, want %d", len(got), len(first))
 			}
 			await(t, l.others, "the request's own turn does not end", func() bool { return l.others.used == 0 })
-			release, err := l.others.take(t.Context(), "a", l.others.share)
+			release, err := l.others.take(t.Context(), flow{tenant: ofSpace + "a"}, l.others.share)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,10 +284,10 @@ func TestHostileUploadsTakeTurns(t *testing.T) {
 // A stream that carries much notices that the process has become busy, and when it no longer is.
 func TestAStreamNoticesThatTheProcessIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLimiter(nil)
+		l := NewLimiter(LimiterConfig{})
 		wait := time.Duration(0)
 		l.others = pacedTurns(&wait)
-		busy, other := l.busy("a"), l.busy("b")
+		busy, other := l.busy(ofSpace+"a"), l.busy(ofSpace+"b")
 		for _, c := range []struct {
 			wait time.Duration
 			want bool
@@ -308,10 +308,10 @@ func TestAStreamNoticesThatTheProcessIsBusy(t *testing.T) {
 // BenchmarkBusy measures what a part of a stream costs to find out whether the process is busy, while another goroutine
 // does so, too.
 func BenchmarkBusy(b *testing.B) {
-	l := NewLimiter(nil)
+	l := NewLimiter(LimiterConfig{})
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		busy := l.busy("a")
+		busy := l.busy(ofSpace + "a")
 		for pb.Next() {
 			busy()
 		}

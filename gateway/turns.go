@@ -12,31 +12,43 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// turns divides a resource of the process between spaces. Each may use its share at once. If there is not enough for
-// all, spaces take turns, however many requests each has waiting. It is safe for concurrent use.
+// turns divides a resource of the process between tenants. Each may use its share at once. If there is not enough for all, tenants take
+// turns, however many requests each has waiting, and so do the users of a tenant. It is safe for concurrent use.
 type turns struct {
 	total, share int
-	// pace, if set, reduces a space's share while the process is busy.
+	// pace, if set, reduces a tenant's share while the process is busy.
 	pace *pace
 
 	mu      sync.Mutex
 	used    int
 	lines   map[string]*line
 	waiting []*line     // in the order of their turns
-	again   *time.Timer // for spaces that have to wait because of the pace
+	again   *time.Timer // for tenants that have to wait because of the pace
 }
 
-// line is what one space uses, and its waiting requests.
+// flow is whose turn it is: that of a tenant, and among its users that of one of them. Some users have the same number.
+type flow struct {
+	tenant string
+	user   uint8
+}
+
+// line is what one tenant uses, and its waiting requests.
 type line struct {
-	space   string
-	used    int
+	tenant string
+	used   int
+	users  []*userLine // that have waiting requests, in the order of their turns
+}
+
+// userLine are the waiting requests of a user.
+type userLine struct {
+	user    uint8
 	tickets []*ticket
 }
 
 type ticket struct {
 	cost    int
 	at      time.Time // when it was granted
-	charged bool      // counts towards the space's pace
+	charged bool      // counts towards the tenant's pace
 	granted chan struct{}
 }
 
@@ -44,18 +56,20 @@ func newTurns(total, share int) *turns {
 	return &turns{total: total, share: share, lines: map[string]*line{}}
 }
 
-// take waits until a space may use cost more. release must be called afterwards; it may be called more than once.
-func (t *turns) take(ctx context.Context, space string, cost int) (release func(), err error) {
+// take waits until a tenant may use cost more, and it is the user's turn. release must be called afterwards; it may be called more than
+// once.
+func (t *turns) take(ctx context.Context, who flow, cost int) (release func(), err error) {
 	mine := &ticket{cost: cost, granted: make(chan struct{})}
 	t.mu.Lock()
-	l := t.lines[space]
+	l := t.lines[who.tenant]
 	if l == nil {
-		l = &line{space: space}
-		t.lines[space] = l
+		l = &line{tenant: who.tenant}
+		t.lines[who.tenant] = l
 	}
-	if l.tickets = append(l.tickets, mine); len(l.tickets) == 1 {
+	if len(l.users) == 0 {
 		t.waiting = append(t.waiting, l)
 	}
+	l.join(who.user, mine)
 	t.grant()
 	t.mu.Unlock()
 	release = sync.OnceFunc(func() { t.give(l, mine) })
@@ -65,27 +79,61 @@ func (t *turns) take(ctx context.Context, space string, cost int) (release func(
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
-	i := slices.Index(l.tickets, mine)
-	if i >= 0 {
-		l.tickets = slices.Delete(l.tickets, i, i+1)
-		if len(l.tickets) == 0 {
+	left := l.leave(who.user, mine)
+	if left {
+		if len(l.users) == 0 {
 			t.waiting = slices.DeleteFunc(t.waiting, func(other *line) bool { return other == l })
 		}
 		t.grant() // requests behind it may need less
 		t.drop(l)
 	}
 	t.mu.Unlock()
-	if i < 0 { // it was granted in the meantime
+	if !left { // it was granted in the meantime
 		release()
 	}
 	return nil, context.Cause(ctx)
+}
+
+// join has a request wait behind those of its user.
+func (l *line) join(user uint8, mine *ticket) {
+	for _, u := range l.users {
+		if u.user == user {
+			u.tickets = append(u.tickets, mine)
+			return
+		}
+	}
+	l.users = append(l.users, &userLine{user: user, tickets: []*ticket{mine}})
+}
+
+// leave reports whether a request waited until now.
+func (l *line) leave(user uint8, mine *ticket) bool {
+	for i, u := range l.users {
+		at := slices.Index(u.tickets, mine)
+		if u.user != user || at < 0 {
+			continue
+		}
+		if u.tickets = slices.Delete(u.tickets, at, at+1); len(u.tickets) == 0 {
+			l.users = slices.Delete(l.users, i, i+1)
+		}
+		return true
+	}
+	return false
+}
+
+// pass removes the request whose turn it is. It is another user's turn then.
+func (l *line) pass() {
+	u := l.users[0]
+	l.users = l.users[1:]
+	if u.tickets = u.tickets[1:]; len(u.tickets) > 0 {
+		l.users = append(l.users, u)
+	}
 }
 
 func (t *turns) give(l *line, of *ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if of.charged {
-		t.pace.charge(l.space, time.Since(of.at))
+		t.pace.charge(l.tenant, time.Since(of.at))
 	}
 	t.used -= of.cost
 	l.used -= of.cost
@@ -93,19 +141,19 @@ func (t *turns) give(l *line, of *ticket) {
 	t.drop(l)
 }
 
-// drop removes a space that uses nothing and has no waiting requests.
+// drop removes a tenant that uses nothing and has no waiting requests.
 func (t *turns) drop(l *line) {
-	if l.used == 0 && len(l.tickets) == 0 {
-		delete(t.lines, l.space)
+	if l.used == 0 && len(l.users) == 0 {
+		delete(t.lines, l.tenant)
 	}
 }
 
-// grant admits as many waiting requests as possible, one of each space in turn.
+// grant admits as many waiting requests as possible, one of each tenant in turn.
 func (t *turns) grant() {
 	var again time.Duration
 	for passed := 0; passed < len(t.waiting); {
 		l := t.waiting[0]
-		next := l.tickets[0]
+		next := l.users[0].tickets[0]
 		share, wait, charged := t.shareOf(l)
 		cost := min(next.cost, share)
 		if wait > 0 || l.used+cost > share {
@@ -117,14 +165,14 @@ func (t *turns) grant() {
 			continue
 		}
 		if t.used+cost > t.total {
-			return // it is this space's turn, even if others need less; grant is called again when something is released
+			return // it is this tenant's turn, even if others need less; grant is called again when something is released
 		}
 		next.cost, next.charged, next.at = cost, charged, time.Now()
 		t.used += cost
 		l.used += cost
 		close(next.granted)
 		t.waiting = t.waiting[1:]
-		if l.tickets = l.tickets[1:]; len(l.tickets) > 0 {
+		if l.pass(); len(l.users) > 0 {
 			t.waiting = append(t.waiting, l)
 		}
 		passed = 0
@@ -134,13 +182,13 @@ func (t *turns) grant() {
 	}
 }
 
-// shareOf returns the current share of a space, at least 1, how long it has to wait for it, and whether it is charged
+// shareOf returns the current share of a tenant, at least 1, how long it has to wait for it, and whether it is charged
 // for it.
 func (t *turns) shareOf(l *line) (share int, wait time.Duration, charged bool) {
 	if t.pace == nil {
 		return t.share, 0, false
 	}
-	units, wait, charged := t.pace.share(l.space)
+	units, wait, charged := t.pace.share(l.tenant)
 	return min(t.share, units), wait, charged
 }
 

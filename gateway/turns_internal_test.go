@@ -18,19 +18,19 @@ func waits(ctx context.Context, t interface{ Fatalf(string, ...any) }, turns *tu
 	turns.mu.Lock()
 	l := turns.lines[space]
 	if l == nil {
-		l = &line{space: space}
+		l = &line{tenant: space}
 		turns.lines[space] = l
 	}
-	before := len(l.tickets)
+	before := l.waiting()
 	turns.mu.Unlock()
 	go func() {
-		if _, err := turns.take(ctx, space, cost); err == nil {
+		if _, err := turns.take(ctx, flow{tenant: space}, cost); err == nil {
 			granted <- space
 		}
 	}()
 	for {
 		turns.mu.Lock()
-		now := len(l.tickets)
+		now := l.waiting()
 		turns.mu.Unlock()
 		if now > before {
 			return
@@ -41,10 +41,63 @@ func waits(ctx context.Context, t interface{ Fatalf(string, ...any) }, turns *tu
 	}
 }
 
+// waiting is how many requests of the tenant wait.
+func (l *line) waiting() (n int) {
+	for _, u := range l.users {
+		n += len(u.tickets)
+	}
+	return n
+}
+
+// L1: within a tenant, users take turns, however many requests one of them has waiting.
+func TestUsersOfATenantTakeTurns(t *testing.T) {
+	turns := newTurns(1, 1)
+	release, err := turns.take(t.Context(), flow{tenant: "solar", user: 9}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan flow)
+	wait := func(who flow, together int) {
+		go func() {
+			if _, err := turns.take(t.Context(), who, 1); err == nil {
+				granted <- who
+			}
+		}()
+		for n := 0; n < together; {
+			turns.mu.Lock()
+			for _, u := range turns.lines[who.tenant].users {
+				if u.user == who.user {
+					n = len(u.tickets)
+				}
+			}
+			turns.mu.Unlock()
+		}
+	}
+	for i := range 5 {
+		wait(flow{tenant: "solar", user: 1}, i+1)
+	}
+	wait(flow{tenant: "solar", user: 2}, 1)
+	release()
+	for i := range 6 {
+		who := <-granted
+		if who.user == 2 {
+			if i > 1 {
+				t.Errorf("the other user's request came after %d of the flood, not after one", i)
+			}
+			return
+		}
+		turns.mu.Lock()
+		turns.used, turns.lines["solar"].used = 0, 0
+		turns.grant()
+		turns.mu.Unlock()
+	}
+	t.Error("the other user's request never came")
+}
+
 // L1: however many requests a space has waiting, another one's comes after one of them.
 func TestSpacesTakeTurns(t *testing.T) {
 	turns := newTurns(1, 1)
-	release, err := turns.take(t.Context(), "first", 1)
+	release, err := turns.take(t.Context(), flow{tenant: "first"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,19 +130,19 @@ func TestASpaceThatHasItsShareLeavesTheRest(t *testing.T) {
 	turns := newTurns(4, 2)
 	granted := make(chan string)
 	for range 2 {
-		if _, err := turns.take(t.Context(), "flood", 1); err != nil {
+		if _, err := turns.take(t.Context(), flow{tenant: "flood"}, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 100 {
 		waits(t.Context(), t, turns, "flood", 1, granted)
 	}
-	if _, err := turns.take(t.Context(), "quiet", 2); err != nil {
+	if _, err := turns.take(t.Context(), flow{tenant: "quiet"}, 2); err != nil {
 		t.Fatal(err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := turns.take(ended, "quiet", 1); !errors.Is(err, context.Canceled) {
+	if _, err := turns.take(ended, flow{tenant: "quiet"}, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("beyond its share: %v", err)
 	}
 }
@@ -112,7 +165,7 @@ func TestTurnsAreNeverMoreThanThereAre(t *testing.T) {
 			} else {
 				space := fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "space"))
 				// With an ended context it is granted at once, or given up.
-				if release, err := turns.take(ended, space, rapid.IntRange(1, 9).Draw(t, "cost")); err == nil {
+				if release, err := turns.take(ended, flow{tenant: space}, rapid.IntRange(1, 9).Draw(t, "cost")); err == nil {
 					all = append(all, held{release})
 				}
 			}

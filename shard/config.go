@@ -94,6 +94,8 @@ type Config struct {
 type Settings struct {
 	// Limits contains only the limits that differ from the defaults.
 	Limits bounds.Limits
+	// Tenant bounds what the spaces of the tenant use together; nil if the space has none.
+	Tenant *bounds.Tenant
 	// Sync says what is synced of the space, within what Config.Sync allows. Nil means all of that.
 	Sync *resources.SyncOptions
 	// Placement says where the space's pods run.

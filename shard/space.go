@@ -89,7 +89,7 @@ func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (spa
 	return space, err
 }
 
-func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
+func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error) {
 	key, err := pki.Secret(s.dir(name), "node.key")
 	if err != nil {
 		return nil, err
@@ -121,7 +121,12 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 	if streams.HasUsage(ctx) {
 		usage = streams
 	}
-	account := bounds.NewAccount(settings.Limits)
+	account := settings.Tenant.Open(settings.Limits)
+	defer func() {
+		if err != nil {
+			account.Close()
+		}
+	}()
 	plane, err := vcluster.Start(ctx, vcluster.Config{
 		Name:                name,
 		Dir:                 s.dir(name),
@@ -166,7 +171,7 @@ func (s *Shard) open(ctx context.Context, name string) (*Space, error) {
 		_ = plane.Stop(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	opened := newSpace(plane, syncing)
+	opened = newSpace(plane, syncing)
 	opened.namespaces = known
 	opened.closeStreams = streams.Close
 	opened.account = account
@@ -232,6 +237,7 @@ func (s *Space) supervise() {
 	// would even outlive it.
 	safego.Run("close streams", s.closeStreams, nil)
 	s.stopErr = errors.Join(s.stopErr, safego.Call("stop", func() error { return s.plane.Stop(context.Background()) }))
+	s.account.Close()
 }
 
 // joined returns the non-nil errors, joined, or nil.

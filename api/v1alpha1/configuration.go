@@ -106,6 +106,12 @@ type TenantDefaults struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=100
 	Quota map[corev1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// limits are how much of the process all spaces of a tenant may use together. The names are in the reference of limits.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=6
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['memory-bytes', 'watches', 'requests-reading', 'requests-writing', 'requests-long-running', 'request-rate'])",message="must be limits of a tenant: memory-bytes, watches, requests-reading, requests-writing, requests-long-running, or request-rate"
+	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 	// namespaceQuota is how many namespaces the spaces of a tenant may have together.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

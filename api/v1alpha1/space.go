@@ -75,7 +75,7 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a space stays with its platform; create another one there, and restore a snapshot as it"
 	PlatformName string `json:"platformName,omitempty"`
 	// tenantName is the name of the Tenant that the space belongs to. It can't be changed once it is set. The operator then sets
-	// access, namespaces, and publications as the Tenant says.
+	// access, namespaces, publications, and tenantLimits as the Tenant says.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=57
@@ -96,8 +96,8 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
-	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces, and
-	// publications. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
+	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces,
+	// publications, and tenantLimits. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
@@ -114,6 +114,13 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=64
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
+	// tenantLimits are how much of the process all spaces of the tenant may use together. They take effect at once. What they don't name
+	// is four times the default of one space.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=6
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['memory-bytes', 'watches', 'requests-reading', 'requests-writing', 'requests-long-running', 'request-rate'])",message="must be limits of a tenant: memory-bytes, watches, requests-reading, requests-writing, requests-long-running, or request-rate"
+	TenantLimits map[string]resource.Quantity `json:"tenantLimits,omitempty"`
 	// sync says which resources are synced with the host. Resources that are not in the list are as the platform's
 	// configuration says. A value may turn off a resource, or have less of it synced; it may have more synced only as far as
 	// the platform's configuration allows. Any other value, or a resource that the reference of syncing does not name, makes

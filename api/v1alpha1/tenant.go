@@ -130,6 +130,13 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	ScopedQuotas []ScopedQuota `json:"scopedQuotas,omitempty"`
+	// limits are how much of the process all spaces of the tenant may use together, such as requests-writing: 500. A name that it lacks is
+	// as the BerthConfiguration says, and if that doesn't, four times the default of one space. The names are in the reference of limits.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=6
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['memory-bytes', 'watches', 'requests-reading', 'requests-writing', 'requests-long-running', 'request-rate'])",message="must be limits of a tenant: memory-bytes, watches, requests-reading, requests-writing, requests-long-running, or request-rate"
+	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
 	// +optional
 	// +listType=map

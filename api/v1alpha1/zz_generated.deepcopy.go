@@ -1203,6 +1203,13 @@ func (in *SpaceSpec) DeepCopyInto(out *SpaceSpec) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.TenantLimits != nil {
+		in, out := &in.TenantLimits, &out.TenantLimits
+		*out = make(map[string]resource.Quantity, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.Sync != nil {
 		in, out := &in.Sync, &out.Sync
 		*out = make([]SyncOption, len(*in))
@@ -1393,6 +1400,13 @@ func (in *TenantDefaults) DeepCopyInto(out *TenantDefaults) {
 			(*out)[key] = val.DeepCopy()
 		}
 	}
+	if in.Limits != nil {
+		in, out := &in.Limits, &out.Limits
+		*out = make(map[string]resource.Quantity, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
+		}
+	}
 	if in.NamespaceQuota != nil {
 		in, out := &in.NamespaceQuota, &out.NamespaceQuota
 		*out = new(int32)
@@ -1559,6 +1573,13 @@ func (in *TenantSpec) DeepCopyInto(out *TenantSpec) {
 		*out = make([]ScopedQuota, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
+	if in.Limits != nil {
+		in, out := &in.Limits, &out.Limits
+		*out = make(map[string]resource.Quantity, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val.DeepCopy()
 		}
 	}
 	if in.LimitRange != nil {

@@ -57,11 +57,11 @@ func (one *run) applySpace(ctx context.Context, space *v1alpha1.Space, treeLabel
 		one.applied = true
 		return one.client.Apply(ctx, apply, fieldOwner, client.ForceOwnership)
 	}
-	if !equality.Semantic.DeepEqual(space.Spec.Access, want.Access) || !equality.Semantic.DeepEqual(space.Spec.Namespaces, want.Namespaces) {
+	tenants := space.DeepCopy()
+	tenants.Spec.Access, tenants.Spec.Namespaces, tenants.Spec.TenantLimits = want.Access, want.Namespaces, want.TenantLimits
+	if !equality.Semantic.DeepEqual(&space.Spec, &tenants.Spec) {
 		// Somebody has added to these fields. They are the tenant's alone.
-		changed := space.DeepCopy()
-		changed.Spec.Access, changed.Spec.Namespaces = want.Access, want.Namespaces
-		return one.patch(ctx, changed, space)
+		return one.patch(ctx, tenants, space)
 	}
 	if _, set := space.Annotations[v1alpha1.AnnotationInheritsFrom]; set && apply.Annotations == nil {
 		changed := space.DeepCopy()

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// wanted returns the fields of a space's spec that the tenant sets. Access, namespaces, and the node selector are the tenant's.
+// wanted returns the fields of a space's spec that the tenant sets. Access, namespaces, tenantLimits, and the node selector are the tenant's.
 // The others are defaults: what another field manager has set is left out.
 func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 	others, err := setByOthers(space.ManagedFields)
 	if err != nil {
 		return nil, err
 	}
-	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space)}
+	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space), TenantLimits: one.limits()}
 	// The API of a space refuses devices that the spec of the space doesn't name. The ledger holds all spaces to these amounts together.
 	want.Quota = translate.CountedIn(one.quota)
 	if one.quota == nil { // it isn't known now
@@ -97,6 +97,16 @@ func (one *run) access() v1alpha1.Access {
 		access.Owners = append(access.Owners, owner.Owner)
 	}
 	return access
+}
+
+// limits returns what the spaces of the tenant may use together; nil if nothing differs from the built-in defaults.
+func (one *run) limits() map[string]resource.Quantity {
+	limits := maps.Clone(one.config.Spec.TenantDefaults.Limits)
+	if limits == nil {
+		return one.tenant.Spec.Limits
+	}
+	maps.Copy(limits, one.tenant.Spec.Limits)
+	return limits
 }
 
 // namespaces returns what the namespaces of a space have. Its quota is what the other spaces leave of the tenant's (O8).

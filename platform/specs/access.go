@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/bounds"
 )
 
 // Publications resolves Publications for spaces.
@@ -32,16 +33,18 @@ type enforced struct {
 	access       v1alpha1.Access
 	namespaces   v1alpha1.Namespaces
 	publications []string
+	limits       bounds.Limits // of the tenant
 }
 
 func enforcedOf(spec *v1alpha1.SpaceSpec) enforced {
 	return enforced{tenant: spec.TenantName, access: spec.Access, namespaces: spec.Namespaces, publications: spec.Publications}
 }
 
-// WithoutEnforced returns a spec without the part that a space follows without a restart: tenantName, access, namespaces, and
-// publications.
+// WithoutEnforced returns a spec without the part that a space follows without a restart: tenantName, access, namespaces,
+// publications, and tenantLimits.
 func WithoutEnforced(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec.TenantName, spec.Access, spec.Namespaces, spec.Publications = "", v1alpha1.Access{}, v1alpha1.Namespaces{}, nil
+	spec.TenantLimits = nil
 	return spec
 }
 
@@ -49,6 +52,7 @@ func WithoutEnforced(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 func WithEnforced(spec v1alpha1.SpaceSpec, other *v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	other = other.DeepCopy()
 	spec.TenantName, spec.Access, spec.Namespaces, spec.Publications = other.TenantName, other.Access, other.Namespaces, other.Publications
+	spec.TenantLimits = other.TenantLimits
 	return spec
 }
 
@@ -59,11 +63,12 @@ type sources struct {
 	mu sync.Mutex // held while a state is made and set, so that a later one is not replaced by an earlier one
 	of map[string]*access.Source
 	// set are what the states were made of.
-	set map[string]enforced
+	set     map[string]enforced
+	tenants map[string]*tenant
 }
 
 func newSources() *sources {
-	return &sources{publications: noPublications{}, of: map[string]*access.Source{}, set: map[string]enforced{}}
+	return &sources{publications: noPublications{}, of: map[string]*access.Source{}, set: map[string]enforced{}, tenants: map[string]*tenant{}}
 }
 
 // source returns the source of a space. The caller holds mu.
@@ -85,6 +90,8 @@ func (s *sources) get(space string) *access.Source {
 func (s *sources) update(space string, to enforced) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.joinTenant(&to)
+	s.leaveTenant(space) // afterwards, so that its tenant stays if it is the same
 	s.set[space] = to
 	s.resolve(space)
 }
@@ -101,6 +108,7 @@ func (s *sources) resolve(space string) {
 func (s *sources) remove(space string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leaveTenant(space)
 	delete(s.of, space)
 	delete(s.set, space)
 }

@@ -63,7 +63,9 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	settings.ScopedQuotas, quotaErrs = scoped, append(quotaErrs, more...)
 	bandwidth, more := bandwidthOf(&spec.Network.PodBandwidth, path.Child("network", "podBandwidth"))
 	settings.bandwidth, quotaErrs = bandwidth, append(quotaErrs, more...)
-	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"))
+	settings.limits, errs = limitsOf(spec.Limits, path.Child("limits"), "space")
+	ofTenant, more := limitsOf(spec.TenantLimits, path.Child("tenantLimits"), "tenant")
+	settings.enforced.limits, errs = ofTenant, append(errs, more...)
 	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // in spaceDefaults; the schema of Space rejects it
 		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "must be 0 or more"))
 	}
@@ -115,13 +117,14 @@ func (s *Settings) defaultLimits() corev1.ResourceList {
 	return nil
 }
 
-func limitsOf(limits map[string]resource.Quantity, path *field.Path) (out bounds.Limits, errs field.ErrorList) {
+// limitsOf returns the limits of a space, or of a tenant.
+func limitsOf(limits map[string]resource.Quantity, path *field.Path, of string) (out bounds.Limits, errs field.ErrorList) {
 	out = bounds.Limits{}
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		limit, value := path.Key(name), limits[name]
 		quantity, ok := bounds.ByName(name)
-		if !ok || quantity.Bound().Scope != bounds.PerSpace {
-			errs = append(errs, field.Invalid(limit, name, "not a limit of a space; docs/reference/limits.md lists the limits"))
+		if !ok || quantity.Bound().Scope != bounds.PerSpace || of == "tenant" && !slices.Contains(bounds.OfTenants(), quantity) {
+			errs = append(errs, field.Invalid(limit, name, fmt.Sprintf("not a limit of a %s; docs/reference/limits.md lists the limits", of)))
 			continue
 		}
 		n, whole := value.AsInt64()

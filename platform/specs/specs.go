@@ -164,6 +164,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
 		"tenantName": spec.TenantName != "", "access": !equality.Semantic.DeepEqual(spec.Access, v1alpha1.Access{}),
 		"namespaces": !equality.Semantic.DeepEqual(spec.Namespaces, v1alpha1.Namespaces{}), "publications": len(spec.Publications) > 0,
+		"tenantLimits":        len(spec.TenantLimits) > 0,
 		"priority.preemption": spec.Priority.Preemption != "",
 	} {
 		if set {
@@ -206,5 +207,5 @@ func (s *Specs) Objects(space string) translate.Settings {
 // Shard returns the settings of a space for its shard. closed are ranges that are closed to all spaces.
 func (s *Specs) Shard(space string, closed []netip.Prefix) shard.Settings {
 	own := s.Of(space)
-	return shard.Settings{Limits: own.limits, Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed)), Access: s.Access(space), HostLimits: isolation.Limits(own.LimitRange)}
+	return shard.Settings{Limits: own.limits, Tenant: s.tenantOf(space), Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed)), Access: s.Access(space), HostLimits: isolation.Limits(own.LimitRange)}
 }

@@ -795,6 +795,11 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - resource
+    - name: tenantLimits
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
     - name: tenantName
       type:
         scalar: string
@@ -904,6 +909,11 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: isolation
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Isolation
+    - name: limits
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
     - name: namespaceQuota
       type:
         scalar: numeric
@@ -978,6 +988,11 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: limits
+      type:
+        map:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
     - name: namespaces
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Namespaces

@@ -125,7 +125,7 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.server, err = port.serve(b.shard.Handler, gateway.NewLimiter(nil)) // as `berth up` does
+	b.server, err = port.serve(b.shard.Handler, gateway.NewLimiter(gateway.LimiterConfig{})) // as `berth up` does
 	return b, err
 }
 

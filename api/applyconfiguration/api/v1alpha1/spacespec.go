@@ -21,7 +21,7 @@ type SpaceSpecApplyConfiguration struct {
 	// a cluster. It can't be changed. Defaults to berth.
 	PlatformName *string `json:"platformName,omitempty"`
 	// tenantName is the name of the Tenant that the space belongs to. It can't be changed once it is set. The operator then sets
-	// access, namespaces, and publications as the Tenant says.
+	// access, namespaces, publications, and tenantLimits as the Tenant says.
 	TenantName *string `json:"tenantName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared. In a cluster, a space goes back to Shared only with the annotation berth.dev/trust-dedicated=true,
@@ -32,8 +32,8 @@ type SpaceSpecApplyConfiguration struct {
 	// back a space that has been moved for it; isolation stays as it is. If neither this nor the platform's configuration sets
 	// it, it is 0.
 	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
-	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces, and
-	// publications. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
+	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces,
+	// publications, and tenantLimits. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
 	// on disk for a space of the same name, and Snapshot takes a last snapshot first, to where snapshots says. Host objects
@@ -43,6 +43,9 @@ type SpaceSpecApplyConfiguration struct {
 	// reference of limits. A name that is not there, or a value that is not above zero, makes Ready False. A lower
 	// limit removes nothing that the space has stored.
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
+	// tenantLimits are how much of the process all spaces of the tenant may use together. They take effect at once. What they don't name
+	// is four times the default of one space.
+	TenantLimits map[string]resource.Quantity `json:"tenantLimits,omitempty"`
 	// sync says which resources are synced with the host. Resources that are not in the list are as the platform's
 	// configuration says. A value may turn off a resource, or have less of it synced; it may have more synced only as far as
 	// the platform's configuration allows. Any other value, or a resource that the reference of syncing does not name, makes
@@ -148,6 +151,20 @@ func (b *SpaceSpecApplyConfiguration) WithLimits(entries map[string]resource.Qua
 	}
 	for k, v := range entries {
 		b.Limits[k] = v
+	}
+	return b
+}
+
+// WithTenantLimits puts the entries into the TenantLimits field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the TenantLimits field,
+// overwriting an existing map entries in TenantLimits field with the same key.
+func (b *SpaceSpecApplyConfiguration) WithTenantLimits(entries map[string]resource.Quantity) *SpaceSpecApplyConfiguration {
+	if b.TenantLimits == nil && len(entries) > 0 {
+		b.TenantLimits = make(map[string]resource.Quantity, len(entries))
+	}
+	for k, v := range entries {
+		b.TenantLimits[k] = v
 	}
 	return b
 }

@@ -24,6 +24,8 @@ type TenantDefaultsApplyConfiguration struct {
 	OwnerProfile *apiv1alpha1.OwnerProfile `json:"ownerProfile,omitempty"`
 	// quota is the quota on the host of each of the tenants' spaces.
 	Quota map[v1.ResourceName]resource.Quantity `json:"quota,omitempty"`
+	// limits are how much of the process all spaces of a tenant may use together. The names are in the reference of limits.
+	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 	// namespaceQuota is how many namespaces the spaces of a tenant may have together.
 	NamespaceQuota *int32 `json:"namespaceQuota,omitempty"`
 	// nodes are those of the host's nodes that the pods of the tenants' spaces run on, for tenants without a tenant above. A
@@ -73,6 +75,20 @@ func (b *TenantDefaultsApplyConfiguration) WithQuota(entries map[v1.ResourceName
 	}
 	for k, v := range entries {
 		b.Quota[k] = v
+	}
+	return b
+}
+
+// WithLimits puts the entries into the Limits field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Limits field,
+// overwriting an existing map entries in Limits field with the same key.
+func (b *TenantDefaultsApplyConfiguration) WithLimits(entries map[string]resource.Quantity) *TenantDefaultsApplyConfiguration {
+	if b.Limits == nil && len(entries) > 0 {
+		b.Limits = make(map[string]resource.Quantity, len(entries))
+	}
+	for k, v := range entries {
+		b.Limits[k] = v
 	}
 	return b
 }

@@ -50,6 +50,9 @@ type TenantSpecApplyConfiguration struct {
 	// scopedQuotas are further quotas on the host of each of the tenant's spaces, each for a part of its pods. A space may set another
 	// one of the same name.
 	ScopedQuotas []ScopedQuotaApplyConfiguration `json:"scopedQuotas,omitempty"`
+	// limits are how much of the process all spaces of the tenant may use together, such as requests-writing: 500. A name that it lacks is
+	// as the BerthConfiguration says, and if that doesn't, four times the default of one space. The names are in the reference of limits.
+	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
 	LimitRange []v1.LimitRangeItem `json:"limitRange,omitempty"`
 	// nodes are those of the host's nodes that the pods of the tenant's spaces run on. The selector is added to that of the
@@ -191,6 +194,20 @@ func (b *TenantSpecApplyConfiguration) WithScopedQuotas(values ...*ScopedQuotaAp
 			panic("nil value passed to WithScopedQuotas")
 		}
 		b.ScopedQuotas = append(b.ScopedQuotas, *values[i])
+	}
+	return b
+}
+
+// WithLimits puts the entries into the Limits field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Limits field,
+// overwriting an existing map entries in Limits field with the same key.
+func (b *TenantSpecApplyConfiguration) WithLimits(entries map[string]resource.Quantity) *TenantSpecApplyConfiguration {
+	if b.Limits == nil && len(entries) > 0 {
+		b.Limits = make(map[string]resource.Quantity, len(entries))
+	}
+	for k, v := range entries {
+		b.Limits[k] = v
 	}
 	return b
 }
