@@ -141,6 +141,32 @@ func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 	}
 }
 
+// X7: the chart passes on what is recorded of tenants' requests, and where.
+func TestTheAuditIsThatOfTheValues(t *testing.T) {
+	objects := renderAny(t, "audit.logDir=-", "audit.policy.kind=Policy", "audit.policy.apiVersion=audit.k8s.io/v1", "audit.webhook.secretName=collector")
+	text, err := yaml.Marshal(ofKind(t, objects, "StatefulSet").Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.StatefulSet
+	if err := yaml.UnmarshalStrict(text, &set); err != nil {
+		t.Fatal(err)
+	}
+	pod := set.Spec.Template.Spec
+	for _, arg := range []string{"--audit-log-dir=-", "--audit-policy-file=/etc/berth/audit-policy.yaml", "--audit-webhook-config-file=/etc/berth-audit/kubeconfig"} {
+		if !slices.Contains(pod.Containers[0].Args, arg) {
+			t.Errorf("Berth gets %v, without %s", pod.Containers[0].Args, arg)
+		}
+	}
+	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "audit" && v.Secret.SecretName == "collector" }) ||
+		!slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/berth-audit" && m.ReadOnly }) {
+		t.Errorf("the Secret is not mounted: %v", pod.Volumes)
+	}
+	if policy, _, _ := unstructured.NestedString(ofKind(t, objects, "ConfigMap").Object, "data", "audit-policy.yaml"); !strings.Contains(policy, "audit.k8s.io/v1") {
+		t.Errorf("the policy is %q", policy)
+	}
+}
+
 // X1: an Ingress and a TLSRoute lead the host that tenants use to Berth's TLS port.
 func TestTLSPassesThroughToBerth(t *testing.T) {
 	objects := renderAny(t, exposed...)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/audit"
 
 	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
@@ -61,9 +62,12 @@ func refuseIdentity(w http.ResponseWriter, err error) {
 	httpstatus.Write(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error(), 0)
 }
 
-// refuseTenant responds to a client of another tenant. It is the same response for all spaces that aren't of the client's tenant.
-func refuseTenant(w http.ResponseWriter, who *identity.Identity, space string) {
-	closeAfter(w)
-	httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
-		"you are %q of the tenant %s, and the space %.100q is not one of that tenant; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
+// refusingTenant responds to a client of another tenant. It is the same response for all spaces that aren't of the client's tenant.
+func refusingTenant(who *identity.Identity, space string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		audit.AddAuditAnnotations(r.Context(), "authorization.k8s.io/decision", "forbid", "berth.dev/refused-space", space)
+		closeAfter(w)
+		httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
+			"you are %q of the tenant %s, and the space %.100q is not one of that tenant; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
+	})
 }

@@ -46,6 +46,7 @@ type Limiter struct {
 	classifier    classifier
 	lists, others *turns
 	seed          maphash.Seed
+	usual         bounds.Limits // of a tenant
 
 	mu       sync.Mutex
 	parties  map[string]*party
@@ -83,7 +84,7 @@ func NewLimiter(c LimiterConfig) *Limiter {
 	// A list also waits for the disk and for its client.
 	lists := max(4, 2*processors)
 	l := &Limiter{
-		config: c, classifier: newClassifier(), seed: maphash.MakeSeed(),
+		config: c, classifier: newClassifier(), seed: maphash.MakeSeed(), usual: bounds.TenantLimits(nil),
 		lists: newTurns(lists, max(1, lists/4)), others: newTurns(max(2, processors)*unitsPerProcessor, half*unitsPerProcessor),
 		parties: map[string]*party{}, forgetAt: firstForget,
 	}

@@ -77,7 +77,7 @@ func (l *Limiter) begin(space string, who flow, k class) (end func(), err error)
 	name, hasTenant := strings.CutPrefix(who.tenant, ofTenant)
 	if hasTenant {
 		if tenant = l.config.TenantLimits(name); tenant == nil {
-			tenant = usualTenantLimits
+			tenant = l.usual
 		}
 	}
 	l.mu.Lock()
@@ -110,8 +110,6 @@ func (l *Limiter) begin(space string, who flow, k class) (end func(), err error)
 		}
 	}, nil
 }
-
-var usualTenantLimits = bounds.TenantLimits(nil)
 
 // party returns the party of a name. The limiter must be locked.
 func (l *Limiter) party(name string, now time.Time) *party {

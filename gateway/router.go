@@ -50,6 +50,8 @@ type Router struct {
 	Verify func(space string, r *http.Request) (verified *http.Request, ok bool, err error)
 	// Limiter, if set, limits the requests of each space.
 	Limiter *Limiter
+	// Audit, if set, returns a handler that records requests to a space.
+	Audit func(space string, next http.Handler) http.Handler
 	// Meter, if set, counts each request to a space that exists.
 	Meter Meter
 	// Traces, if set, gets a span for each such request.
@@ -84,7 +86,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case who != nil:
 		if !g.mayReach(who, target.Space) {
-			refuseTenant(w, who, target.Space)
+			g.audited(who.Tenant, refusingTenant(who, target.Space)).ServeHTTP(w, r)
 			return
 		}
 	case g.Verify != nil:
@@ -104,7 +106,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
 		return
 	}
-	handler = g.limited(target.Space, tenantfields.Wrap(target, handler))
+	handler = g.limited(target.Space, g.audited(target.Space, tenantfields.Wrap(target, handler)))
 	g.serveSpace(target.Space, redirecting(target, handler), w, r)
 }
 
@@ -141,6 +143,14 @@ func (g *Router) serveSpace(name string, handler http.Handler, w http.ResponseWr
 		return
 	}
 	metered(g.Meter, name, handler, w, r)
+}
+
+// audited has requests to a space recorded. Those that a limit refuses are not: a flood of them would be a flood of records.
+func (g *Router) audited(space string, next http.Handler) http.Handler {
+	if g.Audit == nil {
+		return next
+	}
+	return g.Audit(space, next)
 }
 
 func (g *Router) limited(space string, next http.Handler) http.Handler {

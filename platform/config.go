@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-dev/berth/gateway/audit"
 	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/certificate"
@@ -32,6 +33,8 @@ type Config struct {
 	TLS certificate.Paths
 	// Clients are files with clients' credentials that the platform itself gives out, for its tenants.
 	Clients authn.Files
+	// Audit are files that say what is recorded of tenants' requests.
+	Audit audit.Files
 	// MetricsListen is HOST:PORT at which metrics and health are served over plain HTTP. If it is empty, they are not
 	// served there.
 	MetricsListen string

@@ -233,12 +233,17 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 }
 
 func (p *Platform) serve(context.Context) error {
+	auditor, err := p.newAuditor()
+	if err != nil {
+		return err
+	}
+	p.onStop(auditor.Stop) // after the server
 	p.limiter = gateway.NewLimiter(gateway.LimiterConfig{
 		Limits: p.config.Specs.Limits, TenantOf: p.tenantOf, TenantLimits: p.config.Specs.TenantLimits,
-		UserOf: func(r *http.Request) string { user, _ := credentials.ClientOf(r); return user },
+		UserOf: func(r *http.Request) string { return userOf(r).GetName() },
 	})
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.meter(), Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Audit: auditor.Audited, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

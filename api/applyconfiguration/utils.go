@@ -23,6 +23,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.AccessApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("AdditionalRoleBinding"):
 		return &apiv1alpha1.AdditionalRoleBindingApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Audit"):
+		return &apiv1alpha1.AuditApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("AuditWebhook"):
+		return &apiv1alpha1.AuditWebhookApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Bandwidth"):
 		return &apiv1alpha1.BandwidthApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BerthConfiguration"):

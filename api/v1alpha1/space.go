@@ -75,7 +75,7 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a space stays with its platform; create another one there, and restore a snapshot as it"
 	PlatformName string `json:"platformName,omitempty"`
 	// tenantName is the name of the Tenant that the space belongs to. It can't be changed once it is set. The operator then sets
-	// access, namespaces, publications, and tenantLimits as the Tenant says.
+	// access, namespaces, publications, tenantLimits, and audit as the Tenant says.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=57
@@ -97,7 +97,7 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
 	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces,
-	// publications, and tenantLimits. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
+	// publications, tenantLimits, and audit. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
@@ -121,6 +121,9 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MaxProperties=6
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['memory-bytes', 'watches', 'requests-reading', 'requests-writing', 'requests-long-running', 'request-rate'])",message="must be limits of a tenant: memory-bytes, watches, requests-reading, requests-writing, requests-long-running, or request-rate"
 	TenantLimits map[string]resource.Quantity `json:"tenantLimits,omitempty"`
+	// audit says what is recorded of the requests to the space, and where it is sent. It takes effect at once.
+	// +optional
+	Audit Audit `json:"audit,omitzero"`
 	// sync says which resources are synced with the host. Resources that are not in the list are as the platform's
 	// configuration says. A value may turn off a resource, or have less of it synced; it may have more synced only as far as
 	// the platform's configuration allows. Any other value, or a resource that the reference of syncing does not name, makes

@@ -137,6 +137,9 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MaxProperties=6
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['memory-bytes', 'watches', 'requests-reading', 'requests-writing', 'requests-long-running', 'request-rate'])",message="must be limits of a tenant: memory-bytes, watches, requests-reading, requests-writing, requests-long-running, or request-rate"
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
+	// audit says what is recorded of the requests to the tenant's spaces, and where it is sent. It takes effect at once.
+	// +optional
+	Audit Audit `json:"audit,omitzero"`
 	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
 	// +optional
 	// +listType=map

@@ -27,7 +27,7 @@ func flagGroups() []flagGroup {
 		{"API endpoint", []string{"listen", "advertise", "tls-cert-file", "tls-key-file", "tls-ca-file", "space-domain", "client-ca-file", "token-auth-file", "basic-auth-file", "kubeconfig-secrets", "argocd-namespace"}},
 		{"Pod network", []string{"pods-address", "pods-port", "pods-namespace", "pods-selector", "dns-port", "dns-upstream", "host-domain"}},
 		{"Snapshot", []string{"snapshot-to", "snapshot-also-to", "snapshot-every", "snapshot-keep"}},
-		{"Observability", []string{"metrics-listen", "trace-endpoint", "trace-per-million", "log-format", "verbosity"}},
+		{"Observability", []string{"audit-log-dir", "audit-log-maxsize", "audit-log-maxbackup", "audit-policy-file", "audit-webhook-config-file", "metrics-listen", "trace-endpoint", "trace-per-million", "log-format", "verbosity"}},
 	}
 }
 

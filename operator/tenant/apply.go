@@ -58,7 +58,7 @@ func (one *run) applySpace(ctx context.Context, space *v1alpha1.Space, treeLabel
 		return one.client.Apply(ctx, apply, fieldOwner, client.ForceOwnership)
 	}
 	tenants := space.DeepCopy()
-	tenants.Spec.Access, tenants.Spec.Namespaces, tenants.Spec.TenantLimits = want.Access, want.Namespaces, want.TenantLimits
+	tenants.Spec.Access, tenants.Spec.Namespaces, tenants.Spec.TenantLimits, tenants.Spec.Audit = want.Access, want.Namespaces, want.TenantLimits, want.Audit
 	if !equality.Semantic.DeepEqual(&space.Spec, &tenants.Spec) {
 		// Somebody has added to these fields. They are the tenant's alone.
 		return one.patch(ctx, tenants, space)

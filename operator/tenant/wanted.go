@@ -18,14 +18,14 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// wanted returns the fields of a space's spec that the tenant sets. Access, namespaces, tenantLimits, and the node selector are the tenant's.
+// wanted returns the fields of a space's spec that the tenant sets. Access, namespaces, tenantLimits, audit, and the node selector are the tenant's.
 // The others are defaults: what another field manager has set is left out.
 func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 	others, err := setByOthers(space.ManagedFields)
 	if err != nil {
 		return nil, err
 	}
-	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space), TenantLimits: one.limits()}
+	want := &v1alpha1.SpaceSpec{Access: one.access(), Namespaces: one.namespaces(space), TenantLimits: one.limits(), Audit: one.tenant.Spec.Audit}
 	// The API of a space refuses devices that the spec of the space doesn't name. The ledger holds all spaces to these amounts together.
 	want.Quota = translate.CountedIn(one.quota)
 	if one.quota == nil { // it isn't known now

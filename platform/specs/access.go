@@ -6,6 +6,8 @@ package specs
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
@@ -34,17 +36,26 @@ type enforced struct {
 	namespaces   v1alpha1.Namespaces
 	publications []string
 	limits       bounds.Limits // of the tenant
+	audit        *v1alpha1.Audit
 }
 
 func enforcedOf(spec *v1alpha1.SpaceSpec) enforced {
-	return enforced{tenant: spec.TenantName, access: spec.Access, namespaces: spec.Namespaces, publications: spec.Publications}
+	return enforced{tenant: spec.TenantName, access: spec.Access, namespaces: spec.Namespaces, publications: spec.Publications, audit: auditOf(spec)}
+}
+
+// auditOf returns what is recorded of requests; nil if the spec does not say.
+func auditOf(spec *v1alpha1.SpaceSpec) *v1alpha1.Audit {
+	if equality.Semantic.DeepEqual(spec.Audit, v1alpha1.Audit{}) {
+		return nil
+	}
+	return spec.Audit.DeepCopy()
 }
 
 // WithoutEnforced returns a spec without the part that a space follows without a restart: tenantName, access, namespaces,
-// publications, and tenantLimits.
+// publications, tenantLimits, and audit.
 func WithoutEnforced(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	spec.TenantName, spec.Access, spec.Namespaces, spec.Publications = "", v1alpha1.Access{}, v1alpha1.Namespaces{}, nil
-	spec.TenantLimits = nil
+	spec.TenantLimits, spec.Audit = nil, v1alpha1.Audit{}
 	return spec
 }
 
@@ -52,7 +63,7 @@ func WithoutEnforced(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 func WithEnforced(spec v1alpha1.SpaceSpec, other *v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	other = other.DeepCopy()
 	spec.TenantName, spec.Access, spec.Namespaces, spec.Publications = other.TenantName, other.Access, other.Namespaces, other.Publications
-	spec.TenantLimits = other.TenantLimits
+	spec.TenantLimits, spec.Audit = other.TenantLimits, other.Audit
 	return spec
 }
 
@@ -90,6 +101,9 @@ func (s *sources) get(space string) *access.Source {
 func (s *sources) update(space string, to enforced) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if before := s.set[space].audit; equality.Semantic.DeepEqual(before, to.audit) {
+		to.audit = before
+	}
 	s.joinTenant(&to)
 	s.leaveTenant(space) // afterwards, so that its tenant stays if it is the same
 	s.set[space] = to
@@ -115,6 +129,13 @@ func (s *sources) remove(space string) {
 
 // Access returns what a space enforces. It is the same source until [Specs.Remove], and follows [Specs.Set].
 func (s *Specs) Access(space string) *access.Source { return s.sources.get(space) }
+
+// Audit returns what is recorded of the requests to a space; nil for what the platform says. It is the same pointer until it changes.
+func (s *Specs) Audit(space string) *v1alpha1.Audit {
+	s.sources.mu.Lock()
+	defer s.sources.mu.Unlock()
+	return s.sources.set[space].audit
+}
 
 // HasHostAccount reports whether a ServiceAccount of the host owns a space now; see [access.Rules.HasHostAccount]. Anybody may ask
 // about any space: it keeps nothing of those that don't exist.

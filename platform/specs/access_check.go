@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/gateway/audit"
 )
 
 // checkEnforced rejects what a space could not enforce. The schema of Space rejects most of it, but not invalid names and labels.
@@ -24,6 +25,7 @@ func checkEnforced(spec *v1alpha1.SpaceSpec, at *field.Path) (errs field.ErrorLi
 		}
 	}
 	errs = append(errs, checkAccess(&spec.Access, at.Child("access"))...)
+	errs = append(errs, audit.Check(&spec.Audit, at.Child("audit"))...)
 	return append(errs, checkMetadata(spec.Namespaces.Labels, spec.Namespaces.Annotations, at.Child("namespaces"))...)
 }
 

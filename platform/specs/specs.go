@@ -164,7 +164,7 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
 		"tenantName": spec.TenantName != "", "access": !equality.Semantic.DeepEqual(spec.Access, v1alpha1.Access{}),
 		"namespaces": !equality.Semantic.DeepEqual(spec.Namespaces, v1alpha1.Namespaces{}), "publications": len(spec.Publications) > 0,
-		"tenantLimits":        len(spec.TenantLimits) > 0,
+		"tenantLimits": len(spec.TenantLimits) > 0, "audit": auditOf(spec) != nil,
 		"priority.preemption": spec.Priority.Preemption != "",
 	} {
 		if set {

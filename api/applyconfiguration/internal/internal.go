@@ -87,6 +87,34 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.rbac.v1.Subject
           elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.Audit
+  map:
+    fields:
+    - name: policy
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: webhook
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.AuditWebhook
+- name: com.github.berth-dev.berth.api.v1alpha1.AuditWebhook
+  map:
+    fields:
+    - name: caBundle
+      type:
+        scalar: string
+    - name: url
+      type:
+        scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Bandwidth
   map:
     fields:
@@ -713,6 +741,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: access
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Access
+    - name: audit
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Audit
     - name: dedicateAfterSeconds
       type:
         scalar: numeric
@@ -970,6 +1001,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.berth-dev.berth.api.v1alpha1.AdditionalRoleBinding
           elementRelationship: atomic
+    - name: audit
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Audit
     - name: cordoned
       type:
         scalar: boolean

@@ -21,7 +21,7 @@ type SpaceSpecApplyConfiguration struct {
 	// a cluster. It can't be changed. Defaults to berth.
 	PlatformName *string `json:"platformName,omitempty"`
 	// tenantName is the name of the Tenant that the space belongs to. It can't be changed once it is set. The operator then sets
-	// access, namespaces, publications, and tenantLimits as the Tenant says.
+	// access, namespaces, publications, tenantLimits, and audit as the Tenant says.
 	TenantName *string `json:"tenantName,omitempty"`
 	// isolation is Shared for a space that shares a process with others, and Dedicated for one with a process of its own.
 	// Defaults to Shared. In a cluster, a space goes back to Shared only with the annotation berth.dev/trust-dedicated=true,
@@ -33,7 +33,7 @@ type SpaceSpecApplyConfiguration struct {
 	// it, it is 0.
 	DedicateAfterSeconds *int32 `json:"dedicateAfterSeconds,omitempty"`
 	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces,
-	// publications, and tenantLimits. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
+	// publications, tenantLimits, and audit. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	Paused *bool `json:"paused,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
 	// on disk for a space of the same name, and Snapshot takes a last snapshot first, to where snapshots says. Host objects
@@ -46,6 +46,8 @@ type SpaceSpecApplyConfiguration struct {
 	// tenantLimits are how much of the process all spaces of the tenant may use together. They take effect at once. What they don't name
 	// is four times the default of one space.
 	TenantLimits map[string]resource.Quantity `json:"tenantLimits,omitempty"`
+	// audit says what is recorded of the requests to the space, and where it is sent. It takes effect at once.
+	Audit *AuditApplyConfiguration `json:"audit,omitempty"`
 	// sync says which resources are synced with the host. Resources that are not in the list are as the platform's
 	// configuration says. A value may turn off a resource, or have less of it synced; it may have more synced only as far as
 	// the platform's configuration allows. Any other value, or a resource that the reference of syncing does not name, makes
@@ -166,6 +168,14 @@ func (b *SpaceSpecApplyConfiguration) WithTenantLimits(entries map[string]resour
 	for k, v := range entries {
 		b.TenantLimits[k] = v
 	}
+	return b
+}
+
+// WithAudit sets the Audit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Audit field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithAudit(value *AuditApplyConfiguration) *SpaceSpecApplyConfiguration {
+	b.Audit = value
 	return b
 }
 

@@ -53,6 +53,8 @@ type TenantSpecApplyConfiguration struct {
 	// limits are how much of the process all spaces of the tenant may use together, such as requests-writing: 500. A name that it lacks is
 	// as the BerthConfiguration says, and if that doesn't, four times the default of one space. The names are in the reference of limits.
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
+	// audit says what is recorded of the requests to the tenant's spaces, and where it is sent. It takes effect at once.
+	Audit *AuditApplyConfiguration `json:"audit,omitempty"`
 	// limitRange are the limits on the host of each of the tenant's spaces that sets none.
 	LimitRange []v1.LimitRangeItem `json:"limitRange,omitempty"`
 	// nodes are those of the host's nodes that the pods of the tenant's spaces run on. The selector is added to that of the
@@ -209,6 +211,14 @@ func (b *TenantSpecApplyConfiguration) WithLimits(entries map[string]resource.Qu
 	for k, v := range entries {
 		b.Limits[k] = v
 	}
+	return b
+}
+
+// WithAudit sets the Audit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Audit field is set to the value of the last call.
+func (b *TenantSpecApplyConfiguration) WithAudit(value *AuditApplyConfiguration) *TenantSpecApplyConfiguration {
+	b.Audit = value
 	return b
 }
 

@@ -1,0 +1,30 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package platform
+
+import (
+	"net/http"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/gateway/audit"
+	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/shard/credentials"
+)
+
+func (p *Platform) newAuditor() (*audit.Auditor, error) {
+	return audit.New(audit.Config{
+		Files: p.config.Audit, TenantOf: p.tenantOf, SettingsOf: p.config.Specs.Audit, UserOf: userOf, Logger: p.logger.WithName("audit"),
+	})
+}
+
+// userOf returns the user of a request whose credential the gateway has accepted.
+func userOf(r *http.Request) user.Info {
+	if proven := access.UserOf(identity.From(r.Context())); proven != nil {
+		return proven
+	}
+	name, groups := credentials.ClientOf(r)
+	return &user.DefaultInfo{Name: name, Groups: groups}
+}
