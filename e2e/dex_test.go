@@ -148,7 +148,10 @@ func fillForms(t *testing.T, browser *http.Client, open string, values map[strin
 	t.Helper()
 	request := must(http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, open, nil))(t)
 	for range 5 {
-		response := must(browser.Do(request))(t)
+		response, err := browser.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
 		page := must(html.Parse(response.Body))(t)
 		_ = response.Body.Close()
 		form := firstOf(page, "form")

@@ -75,7 +75,7 @@ func secure(text string) error {
 // session is a client that knows its provider.
 type session struct {
 	oauth2.Config
-	ctx      context.Context //nolint:containedctx // has the HTTP client, which the libraries take from it
+	ctx      context.Context // has the HTTP client, which the libraries take from it
 	verifier *oidc.IDTokenVerifier
 }
 

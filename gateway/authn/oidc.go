@@ -39,7 +39,7 @@ const (
 type issuers struct {
 	path   string
 	logger klog.Logger
-	ctx    context.Context //nolint:containedctx // upstream's authenticators fetch keys for as long as they are in use
+	ctx    context.Context // upstream's authenticators fetch keys for as long as they are in use
 	stop   context.CancelFunc
 	read   stamp
 	byURL  atomic.Pointer[map[string]*issuer]
