@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -99,6 +102,15 @@ func TestUsersLogInWithOpenIDConnect(t *testing.T) {
 	}
 	noSecret(t, alice)
 	refreshed(t, alice)
+
+	// Tokens of the space itself are good in it as before.
+	solar := b.space(t, "solar")
+	robot := strings.TrimSpace(solar.kubectl(t, "create", "token", "default"))
+	who := must(must(kubernetes.NewForConfig(withToken(solar.config, robot)))(t).AuthenticationV1().SelfSubjectReviews().
+		Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))(t).Status.UserInfo
+	if who.Username != "system:serviceaccount:default:default" {
+		t.Errorf("a token of the space is of %v", who)
+	}
 
 	// On a device, and into another kubeconfig context.
 	device := d.login(t, b)

@@ -184,8 +184,8 @@ func TestHostileAnswersDontDisturbALogin(t *testing.T) {
 	}
 }
 
-// What a provider sends is used if it is an ID token for this login, and said otherwise.
-func TestWrongAnswersOfAProviderAreSaid(t *testing.T) {
+// What a provider sends is used only if it is an ID token for this login. Otherwise, the error gives the reason.
+func TestWrongAnswersOfAProviderAreRefused(t *testing.T) {
 	p := newProvider(t)
 	other := newProvider(t)
 	for want, change := range map[string]func(){

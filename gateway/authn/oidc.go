@@ -95,8 +95,8 @@ func (s *issuers) run(ctx context.Context) {
 }
 
 // readAgain reads the file if it has changed. Issuers that are in it as before are kept. Others replace those of before once they are ready, or
-// patience ends.
-func (s *issuers) readAgain(ctx context.Context, patience time.Duration) (changed bool, err error) {
+// after the timeout.
+func (s *issuers) readAgain(ctx context.Context, timeout time.Duration) (changed bool, err error) {
 	info, err := os.Stat(s.path)
 	if err != nil {
 		return false, err
@@ -106,7 +106,7 @@ func (s *issuers) readAgain(ctx context.Context, patience time.Duration) (change
 		return false, nil
 	}
 	configs, err := readIssuers(s.path)
-	s.read = is // also if it is wrong: it is said once
+	s.read = is // also if it is wrong, which is logged once
 	if err != nil {
 		return false, err
 	}
@@ -125,7 +125,7 @@ func (s *issuers) readAgain(ctx context.Context, patience time.Duration) (change
 		}
 		added = append(added, after[url])
 	}
-	awaitIssuers(ctx, added, patience)
+	awaitIssuers(ctx, added, timeout)
 	s.byURL.Store(&after)
 	for url, of := range before {
 		if after[url] != of {
@@ -136,8 +136,8 @@ func (s *issuers) readAgain(ctx context.Context, patience time.Duration) (change
 }
 
 // awaitIssuers waits until tokens of issuers can be checked, or a time has passed.
-func awaitIssuers(ctx context.Context, all []*issuer, patience time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func awaitIssuers(ctx context.Context, all []*issuer, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -173,16 +173,16 @@ func (s *issuers) find(r *http.Request, token string) (*identity.Identity, error
 	if err != nil {
 		return nil, nil
 	}
-	var said claims
-	if json.Unmarshal(data, &said) != nil {
+	var parsed claims
+	if json.Unmarshal(data, &parsed) != nil {
 		return nil, nil
 	}
-	by := (*s.byURL.Load())[said.Issuer]
+	by := (*s.byURL.Load())[parsed.Issuer]
 	if by == nil {
 		return nil, nil
 	}
 	now := time.Now()
-	if err := by.mayBeGood(said, now); err != nil {
+	if err := by.checkClaims(parsed, now); err != nil {
 		return nil, err
 	}
 	key := sha256.Sum256([]byte(token))
@@ -193,7 +193,7 @@ func (s *issuers) find(r *http.Request, token string) (*identity.Identity, error
 	}
 	who, err := s.check(by, r, token)
 	if errors.Is(err, errUnavailable) {
-		return nil, refused("the tokens of your issuer %s can't be checked now; try again later, or ask your admin", said.Issuer)
+		return nil, refused("the tokens of your issuer %s can't be checked now; try again later, or ask your admin", parsed.Issuer)
 	}
 	cache := s.good
 	if err != nil {

@@ -123,8 +123,8 @@ func (i *issuer) verify(r *http.Request, token string) (user.Info, error) {
 	return nil, refused("your token of the issuer %s is refused: %.300s; ask your admin", i.config.Issuer.URL, strings.TrimPrefix(err.Error(), "oidc: "))
 }
 
-// mayBeGood refuses a token that can't be good, whoever has signed it, so that the client learns why, and nothing is computed or fetched.
-func (i *issuer) mayBeGood(c claims, now time.Time) error {
+// checkClaims refuses a token that can't be good, whoever has signed it, so that the client learns why, and nothing is computed or fetched.
+func (i *issuer) checkClaims(c claims, now time.Time) error {
 	switch {
 	case c.Expiry == nil || !now.Before(c.Expiry.Time()):
 		return refused("your token of the issuer %s has expired; log in again", i.config.Issuer.URL)

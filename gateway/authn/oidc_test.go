@@ -79,14 +79,14 @@ func authenticationConfig(providers ...string) string {
 	return "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:" + strings.Join(providers, "")
 }
 
-type said map[string]any
+type tokenClaims map[string]any
 
 // token is one of a user that is good, unless claims say otherwise.
-func (p *provider) token(claims said) string {
+func (p *provider) token(claims tokenClaims) string {
 	return p.signed(jose.RS256, p.key, claims)
 }
 
-func (p *provider) signed(algorithm jose.SignatureAlgorithm, key any, claims said) string {
+func (p *provider) signed(algorithm jose.SignatureAlgorithm, key any, claims tokenClaims) string {
 	p.t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
 	if err != nil {
@@ -103,8 +103,8 @@ func (p *provider) signed(algorithm jose.SignatureAlgorithm, key any, claims sai
 	return text
 }
 
-func (p *provider) payload(claims said) []byte {
-	all := said{"iss": p.URL, "aud": "berth", "sub": "alice", "tenant": "solar", "exp": time.Now().Add(time.Hour).Unix()}
+func (p *provider) payload(claims tokenClaims) []byte {
+	all := tokenClaims{"iss": p.URL, "aud": "berth", "sub": "alice", "tenant": "solar", "exp": time.Now().Add(time.Hour).Unix()}
 	maps.Copy(all, claims)
 	for name, value := range all {
 		if value == nil {
@@ -160,32 +160,32 @@ func TestTokensOfProvidersSayWhoseTheyAre(t *testing.T) {
 `)))})
 	awaitText(t, a, p.token(nil), "alice of solar in ")
 	for reason, c := range map[string]struct {
-		claims said
+		claims tokenClaims
 		want   string
 	}{
-		"groups":                  {said{"groups": []string{"crew", "ops"}}, "alice of solar in crew+ops"},
-		"no tenant":               {said{"tenant": nil}, "refused: your credential names no tenant"},
-		"an empty one":            {said{"tenant": ""}, "refused: your credential names no tenant"},
-		"one in a list":           {said{"tenant": []string{"solar"}}, "alice of solar in "},
-		"a list":                  {said{"tenant": []string{"solar", "lunar"}}, "refused: your token of the issuer " + p.URL + " names 2 tenants"},
-		"an empty list":           {said{"tenant": []string{}}, "refused: your credential names no tenant"},
-		"system in a list":        {said{"tenant": []string{"solar", "system"}}, "refused: your token of the issuer " + p.URL + " names the tenant system"},
-		"an object":               {said{"tenant": said{"name": "solar"}}, "refused: your token of the issuer"},
-		"a number":                {said{"tenant": 7}, "refused: your token of the issuer"},
-		"an unknown tenant":       {said{"tenant": "mars"}, "refused: your credential names the tenant mars, which has no space"},
-		"a look-alike":            {said{"tenant": "ѕystem"}, "refused: your credential names the tenant"},
-		"a space":                 {said{"tenant": "system "}, "refused: your credential names the tenant"},
-		"upper case":              {said{"tenant": "System"}, "refused: your credential names the tenant"},
-		"system":                  {said{"tenant": "system"}, "refused: your token of the issuer " + p.URL + " names the tenant system, which needs the mapping berth.dev/system"},
-		"a system user":           {said{"root": "true"}, "alice of system in "},
-		"not quite":               {said{"root": "yes", "tenant": "system"}, "refused: your token"},
-		"not quite, in a list":    {said{"root": []string{"true", "false"}, "tenant": "system"}, "refused: your token"},
-		"a group of Kubernetes":   {said{"groups": []string{"system:masters"}}, "refused: your credential names the user or group"},
-		"a user of Kubernetes":    {said{"sub": "system:admin"}, "refused: your credential names the user or group"},
-		"a user of Berth":         {said{"sub": "berth:host:serviceaccount:a:b", "root": "true"}, "refused: your credential names the user or group"},
-		"a ServiceAccount":        {said{"sub": "system:serviceaccount:default:default"}, "refused: your credential names the user or group"},
-		"what a rule refuses":     {said{"suspended": true}, "refused: your token of the issuer " + p.URL + " is refused: error evaluating claim validation expression: validation expression '!has(claims.suspended)' failed: the account is suspended"},
-		"a claim of another type": {said{"groups": 7}, "refused: your token of the issuer"},
+		"groups":                  {tokenClaims{"groups": []string{"crew", "ops"}}, "alice of solar in crew+ops"},
+		"no tenant":               {tokenClaims{"tenant": nil}, "refused: your credential names no tenant"},
+		"an empty one":            {tokenClaims{"tenant": ""}, "refused: your credential names no tenant"},
+		"one in a list":           {tokenClaims{"tenant": []string{"solar"}}, "alice of solar in "},
+		"a list":                  {tokenClaims{"tenant": []string{"solar", "lunar"}}, "refused: your token of the issuer " + p.URL + " names 2 tenants"},
+		"an empty list":           {tokenClaims{"tenant": []string{}}, "refused: your credential names no tenant"},
+		"system in a list":        {tokenClaims{"tenant": []string{"solar", "system"}}, "refused: your token of the issuer " + p.URL + " names the tenant system"},
+		"an object":               {tokenClaims{"tenant": tokenClaims{"name": "solar"}}, "refused: your token of the issuer"},
+		"a number":                {tokenClaims{"tenant": 7}, "refused: your token of the issuer"},
+		"an unknown tenant":       {tokenClaims{"tenant": "mars"}, "refused: your credential names the tenant mars, which has no space"},
+		"a look-alike":            {tokenClaims{"tenant": "ѕystem"}, "refused: your credential names the tenant"},
+		"a space":                 {tokenClaims{"tenant": "system "}, "refused: your credential names the tenant"},
+		"upper case":              {tokenClaims{"tenant": "System"}, "refused: your credential names the tenant"},
+		"system":                  {tokenClaims{"tenant": "system"}, "refused: your token of the issuer " + p.URL + " names the tenant system, which needs the mapping berth.dev/system"},
+		"a system user":           {tokenClaims{"root": "true"}, "alice of system in "},
+		"not quite":               {tokenClaims{"root": "yes", "tenant": "system"}, "refused: your token"},
+		"not quite, in a list":    {tokenClaims{"root": []string{"true", "false"}, "tenant": "system"}, "refused: your token"},
+		"a group of Kubernetes":   {tokenClaims{"groups": []string{"system:masters"}}, "refused: your credential names the user or group"},
+		"a user of Kubernetes":    {tokenClaims{"sub": "system:admin"}, "refused: your credential names the user or group"},
+		"a user of Berth":         {tokenClaims{"sub": "berth:host:serviceaccount:a:b", "root": "true"}, "refused: your credential names the user or group"},
+		"a ServiceAccount":        {tokenClaims{"sub": "system:serviceaccount:default:default"}, "refused: your credential names the user or group"},
+		"what a rule refuses":     {tokenClaims{"suspended": true}, "refused: your token of the issuer " + p.URL + " is refused: error evaluating claim validation expression: validation expression '!has(claims.suspended)' failed: the account is suspended"},
+		"a claim of another type": {tokenClaims{"groups": 7}, "refused: your token of the issuer"},
 	} {
 		token := p.token(c.claims)
 		for range 2 { // also once it is remembered
@@ -194,7 +194,7 @@ func TestTokensOfProvidersSayWhoseTheyAre(t *testing.T) {
 			}
 		}
 	}
-	who, err := a.Identify(bearing(p.token(said{"team": []string{"a", "b"}, "jti": "x"})))
+	who, err := a.Identify(bearing(p.token(tokenClaims{"team": []string{"a", "b"}, "jti": "x"})))
 	if err != nil || who.Proof != identity.OIDC || strings.Join(who.User().Extra["example.com/team"], "+") != "a+b" || strings.Join(who.User().Extra["berth.dev/tenant"], "+") != "solar" {
 		t.Errorf("with another field, it is %+v, %v", who, err)
 	}
@@ -223,25 +223,25 @@ func TestHostileTokensAreRefused(t *testing.T) {
 		"HS256 with the DER":       {p.signed(jose.HS256, public, nil), unsigned},
 		"a key of its own":         {p.signed(jose.RS256, other.key, nil), unsigned},
 		"an embedded key":          {embedded(t, other.key, p.payload(nil)), unsigned},
-		"another payload":          {parts[0] + "." + encode(p.payload(said{"sub": "root"})) + "." + parts[2], unsigned},
+		"another payload":          {parts[0] + "." + encode(p.payload(tokenClaims{"sub": "root"})) + "." + parts[2], unsigned},
 		"no signature":             {parts[0] + "." + parts[1] + ".", unsigned},
 		"no signature, two parts":  {parts[0] + "." + parts[1], unsigned},
-		"another audience":         {p.token(said{"aud": "another"}), "refused: your token of the issuer " + p.URL + ` is for the audience ["another"]`},
-		"no audience":              {p.token(said{"aud": nil}), "refused: your token of the issuer"},
-		"expired":                  {p.token(said{"exp": time.Now().Add(-time.Second).Unix()}), "refused: your token of the issuer " + p.URL + " has expired; log in again"},
-		"for ever":                 {p.token(said{"exp": nil}), "refused: your token of the issuer " + p.URL + " has expired"},
-		"not yet":                  {p.token(said{"nbf": time.Now().Add(time.Hour).Unix()}), unsigned},
-		"a slash at the end":       {p.token(said{"iss": p.URL + "/"}), "nobody"},
-		"upper case":               {p.token(said{"iss": strings.Replace(p.URL, "https", "HTTPS", 1)}), "nobody"},
-		"without TLS":              {p.token(said{"iss": strings.Replace(p.URL, "https", "http", 1)}), "nobody"},
-		"a path":                   {p.token(said{"iss": p.URL + "/../"}), "nobody"},
-		"a list":                   {p.token(said{"iss": []string{p.URL}}), "nobody"},
+		"another audience":         {p.token(tokenClaims{"aud": "another"}), "refused: your token of the issuer " + p.URL + ` is for the audience ["another"]`},
+		"no audience":              {p.token(tokenClaims{"aud": nil}), "refused: your token of the issuer"},
+		"expired":                  {p.token(tokenClaims{"exp": time.Now().Add(-time.Second).Unix()}), "refused: your token of the issuer " + p.URL + " has expired; log in again"},
+		"for ever":                 {p.token(tokenClaims{"exp": nil}), "refused: your token of the issuer " + p.URL + " has expired"},
+		"not yet":                  {p.token(tokenClaims{"nbf": time.Now().Add(time.Hour).Unix()}), unsigned},
+		"a slash at the end":       {p.token(tokenClaims{"iss": p.URL + "/"}), "nobody"},
+		"upper case":               {p.token(tokenClaims{"iss": strings.Replace(p.URL, "https", "HTTPS", 1)}), "nobody"},
+		"without TLS":              {p.token(tokenClaims{"iss": strings.Replace(p.URL, "https", "http", 1)}), "nobody"},
+		"a path":                   {p.token(tokenClaims{"iss": p.URL + "/../"}), "nobody"},
+		"a list":                   {p.token(tokenClaims{"iss": []string{p.URL}}), "nobody"},
 		"another issuer":           {other.token(nil), "nobody"},
-		"of a space":               {p.token(said{"iss": "https://kubernetes.default.svc.cluster.local/spaces/solar"}), "nobody"},
-		"no issuer":                {p.token(said{"iss": nil}), "nobody"},
+		"of a space":               {p.token(tokenClaims{"iss": "https://kubernetes.default.svc.cluster.local/spaces/solar"}), "nobody"},
+		"no issuer":                {p.token(tokenClaims{"iss": nil}), "nobody"},
 		"not JSON":                 {parts[0] + "." + encode([]byte("{")) + "." + parts[2], "nobody"},
 		"not base64":               {parts[0] + ".%." + parts[2], "nobody"},
-		"a huge one":               {p.token(said{"x": strings.Repeat("x", 1<<20)}), "refused: your token has 1"},
+		"a huge one":               {p.token(tokenClaims{"x": strings.Repeat("x", 1<<20)}), "refused: your token has 1"},
 		"a deep one":               {parts[0] + "." + encode([]byte(`{"x":`+strings.Repeat("[", 11000))) + "." + parts[2], "nobody"},
 		"in JSON":                  {`{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, "nobody"},
 		"a duplicate that differs": {parts[0] + "." + encode([]byte(strings.Replace(string(p.payload(nil)), "{", `{"iss":"https://evil.example.com",`, 1))) + "." + parts[2], unsigned},
@@ -258,7 +258,7 @@ func TestHostileTokensAreRefused(t *testing.T) {
 		if got := text(a.Identify(bearing(p.signed(jose.HS256, fmt.Appendf(nil, "a key of more than thirty-two bytes, number %d", i), nil)))); !strings.HasPrefix(got, "refused: ") {
 			t.Fatalf("the forged token %d: %s", i, got)
 		}
-		forged := parts[0] + "." + encode(p.payload(said{"sub": fmt.Sprint(i)})) + "." + parts[2]
+		forged := parts[0] + "." + encode(p.payload(tokenClaims{"sub": fmt.Sprint(i)})) + "." + parts[2]
 		if got := text(a.Identify(bearing(forged))); !strings.HasPrefix(got, "refused: ") {
 			t.Fatalf("the forged token %d: %s", i, got)
 		}
@@ -334,7 +334,7 @@ func TestProvidersAreReadAgain(t *testing.T) {
 	awaitText(t, a, two.token(nil), "refused: your token of the issuer "+two.URL+" is for the audience")
 }
 
-// A5: what is wrong with the file is said at the start, with the field.
+// A5: what is wrong with the file is reported at the start, with the field.
 func TestWrongProvidersAreRefused(t *testing.T) {
 	p := newProvider(t)
 	good := authenticationConfig(p.config(""))
