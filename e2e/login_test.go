@@ -24,14 +24,13 @@ import (
 // login is a user's machine, with a kubeconfig and a directory of tokens.
 type login struct {
 	*dex
-	of                   *berth
-	kubeconfig, tokenDir string
+	dataDir, kubeconfig, tokenDir string
 }
 
 func (d *dex) login(t *testing.T, of *berth) *login {
 	t.Helper()
 	dir := t.TempDir()
-	return &login{dex: d, of: of, kubeconfig: filepath.Join(dir, "kubeconfig"), tokenDir: filepath.Join(dir, "tokens")}
+	return &login{dex: d, dataDir: of.dir, kubeconfig: filepath.Join(dir, "kubeconfig"), tokenDir: filepath.Join(dir, "tokens")}
 }
 
 func (l *login) client() []string {
@@ -41,7 +40,7 @@ func (l *login) client() []string {
 // run runs berth login, and returns once it has ended. visit does in a browser what berth asks for; code is that of a device.
 func (l *login) run(t *testing.T, visit func(url, code string), args ...string) *process {
 	t.Helper()
-	p := spawn(t, slices.Concat([]string{"login", "--data-dir", l.of.dir, "--kubeconfig", l.kubeconfig, "--timeout", "60s"}, l.client(), args)...)
+	p := spawn(t, slices.Concat([]string{"login", "--data-dir", l.dataDir, "--kubeconfig", l.kubeconfig, "--timeout", "60s"}, l.client(), args)...)
 	t.Cleanup(func() { _ = p.Kill() })
 	asked := regexp.MustCompile(`\n  (https://\S+)\n`)
 	eventually(t, func() error {
@@ -134,9 +133,15 @@ func TestUsersLogInWithOpenIDConnect(t *testing.T) {
 	if code != 0 || stdout != "" || stderr != "You are logged out.\n" {
 		t.Errorf("it logs out with %d, %q, %q", code, stdout, stderr)
 	}
-	if out, err := alice.cluster().tryKubectl(t, "", "get", "pods"); err == nil || !strings.Contains(out, "you are not logged in, or for too long; run: berth login --issuer "+d.issuer) {
+	if out, err := alice.cluster().tryKubectl(t, "", "get", "pods"); err == nil || !strings.Contains(out, "you are not logged in, or for too long; run: berth login --issuer="+d.issuer) {
 		t.Errorf("once logged out: %v, %s", err, out)
 	}
+	// To log in again, the address of Berth is not needed.
+	alice.dataDir = t.TempDir()
+	if p := alice.run(t, alice.as(t, "alice@solar.example.com"), "--no-browser"); p.state.ExitCode() != 0 {
+		t.Errorf("again: %s", p.output())
+	}
+	alice.cluster().kubectl(t, "get", "pods")
 }
 
 // noSecret checks that the kubeconfig has no secret, and that nobody else can read the tokens.
@@ -210,7 +215,7 @@ func TestALoginThatCantWorkSaysWhy(t *testing.T) {
 		"--issuer=" + d.issuer + "x: ":                                             append([]string{"login", "--issuer", d.issuer + "x", "--certificate-authority", d.ca}, client...),
 		"no Berth is on this machine in --data-dir=" + dir + "; use --server":      {"login", "--issuer", d.issuer, "--data-dir", dir},
 		"--server=http://berth: must begin with https://":                          {"login", "--issuer", d.issuer, "--server", "http://berth"},
-		"you are not logged in, or for too long; run: berth login --issuer https:": {"login", "token", "--issuer", d.issuer, "--token-dir", filepath.Join(dir, "tokens")},
+		"you are not logged in, or for too long; run: berth login --issuer=https:": {"login", "token", "--issuer", d.issuer, "--token-dir", filepath.Join(dir, "tokens")},
 		"wait for the login: context deadline exceeded":                            append([]string{"login", "--device", "--issuer", d.issuer, "--certificate-authority", d.ca, "--timeout", "3s"}, client...),
 	} {
 		stdout, stderr, code := runBerth(t, args...)

@@ -49,11 +49,9 @@ type Exec struct {
 // WriteKubeconfig writes a context with a cluster and a user of its name, and makes it the current one. path is a file; if it is empty, it is the
 // one that kubectl uses. It returns the path.
 func WriteKubeconfig(path, name string, server Server, exec Exec) (string, error) {
-	access := clientcmd.NewDefaultPathOptions()
-	access.LoadingRules.ExplicitPath = path
-	config, err := access.GetStartingConfig()
+	access, config, err := openKubeconfig(path)
 	if err != nil {
-		return "", fmt.Errorf("read the kubeconfig: %w", err)
+		return "", err
 	}
 	cluster := clientcmdapi.NewCluster()
 	cluster.Server, cluster.CertificateAuthorityData = server.URL, server.CA
@@ -72,6 +70,33 @@ func WriteKubeconfig(path, name string, server Server, exec Exec) (string, error
 		return "", fmt.Errorf("write the kubeconfig: %w", err)
 	}
 	return access.GetDefaultFilename(), nil
+}
+
+// ReadServer returns where a context leads that [WriteKubeconfig] has written; nil if there is none.
+func ReadServer(path, name string) (*Server, error) {
+	_, config, err := openKubeconfig(path)
+	if err != nil {
+		return nil, err
+	}
+	of := config.Contexts[name]
+	if of == nil || config.Clusters[of.Cluster] == nil || config.AuthInfos[of.AuthInfo] == nil {
+		return nil, nil
+	}
+	exec := config.AuthInfos[of.AuthInfo].Exec
+	if exec == nil || len(exec.Args) < 2 || exec.Args[0] != "login" || exec.Args[1] != "token" {
+		return nil, nil
+	}
+	return &Server{URL: config.Clusters[of.Cluster].Server, CA: config.Clusters[of.Cluster].CertificateAuthorityData}, nil
+}
+
+func openKubeconfig(path string) (*clientcmd.PathOptions, *clientcmdapi.Config, error) {
+	access := clientcmd.NewDefaultPathOptions()
+	access.LoadingRules.ExplicitPath = path
+	config, err := access.GetStartingConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return access, config, nil
 }
 
 // Credential is what kubectl reads from the command that prints a token.

@@ -47,7 +47,7 @@ func (c *Client) Complete() (err error) {
 	if c.ID == "" {
 		return fielderror.New("client-id", "", "must not be empty; it is the ID by which the issuer knows this program")
 	}
-	for _, path := range []*string{&c.SecretFile, &c.CAFile} {
+	for _, path := range []*string{&c.SecretFile, &c.CAFile, &c.Dir} {
 		if *path == "" {
 			continue
 		}

@@ -8,9 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +28,9 @@ type options struct {
 	timeout                                       time.Duration
 }
 
+// defaultID is the ID of a client that is registered for this program.
+const defaultID = "berth"
+
 // New returns the command.
 func New() *cobra.Command {
 	client, o := &login.Client{}, &options{}
@@ -46,7 +48,8 @@ file that only you can read. When a token expires, the command gets another one,
 as the provider lets it. Then log in again.
 
 Without --space, the context leads to the space with the name of your tenant. Without
---server, the command uses the Berth whose data directory is on this machine.
+--server, the context keeps the server of an earlier login. The first time, it gets that of
+the Berth whose data directory is on this machine.
 
 The command prints the name of the context to standard output, and all else to standard
 error.`,
@@ -66,7 +69,7 @@ error.`,
 	flags.AddDataDir(cmd, &o.dataDir)
 	cmd.Flags().StringVar(&client.SecretFile, "client-secret-file", "", "file with the secret of the client, if the issuer requires one (default: a public client)")
 	cmd.Flags().StringSliceVar(&client.Scopes, "scope", nil, "scopes to request (default: what the issuer supports of openid, email, profile, groups, and offline_access)")
-	cmd.Flags().StringVar(&o.server.URL, "server", "", "URL of Berth (default: that of the Berth on this machine)")
+	cmd.Flags().StringVar(&o.server.URL, "server", "", "URL of Berth (default: that of an earlier login, or of the Berth on this machine)")
 	cmd.Flags().StringVar(&o.serverCA, "server-certificate-authority", "", "file with the CAs of Berth's certificate, in PEM (default: those of the system)")
 	cmd.Flags().StringVar(&o.space, "space", "", "space that the context leads to (default: the space with the name of your tenant)")
 	cmd.Flags().StringVar(&o.context, "context", "", "name of the context, and of its cluster and user (default: berth, or berth_SPACE)")
@@ -87,7 +90,7 @@ error.`,
 // addClient declares the flags that find the tokens of a client.
 func addClient(cmd *cobra.Command, client *login.Client) {
 	cmd.Flags().StringVar(&client.Issuer, "issuer", "", "URL of the OpenID Connect provider")
-	cmd.Flags().StringVar(&client.ID, "client-id", "berth", "ID by which the issuer knows this program; it must be an audience in Berth's configuration of the issuer")
+	cmd.Flags().StringVar(&client.ID, "client-id", defaultID, "ID by which the issuer knows this program; it must be an audience in Berth's configuration of the issuer")
 	cmd.Flags().StringVar(&client.CAFile, "certificate-authority", "", "file with the CAs of the issuer's certificate, in PEM (default: those of the system)")
 	cmd.Flags().StringVar(&client.Dir, "token-dir", "", "directory of the files with tokens (default: berth/login in your cache directory)")
 	_ = cmd.MarkFlagRequired("issuer")
@@ -140,24 +143,57 @@ func run(cmd *cobra.Command, client *login.Client, o *options) error {
 	return nil
 }
 
-// findServer completes the server and the name of the context.
+// findServer completes the name of the context, and the server: that of the flags, or of the context if it is of an earlier login, or of
+// the Berth on this machine.
 func (o *options) findServer() (err error) {
-	if o.server.URL == "" {
+	if o.context == "" {
+		if o.context = "berth"; o.space != "" {
+			o.context = connection.ContextName(o.space, "")
+		}
+	}
+	before, err := login.ReadServer(o.kubeconfig, o.context)
+	if err != nil {
+		return err
+	}
+	space := o.space
+	switch {
+	case o.server.URL == "" && before != nil:
+		o.server, space = *before, "" // the space is in its path
+	case o.server.URL == "":
 		if o.server, err = localServer(o.dataDir); err != nil {
 			return err
 		}
+	}
+	if err := o.server.Complete(space); err != nil {
+		return err
+	}
+	if before != nil && before.URL == o.server.URL {
+		o.server.CA = before.CA
 	}
 	if o.serverCA != "" {
 		if o.server.CA, err = os.ReadFile(o.serverCA); err != nil {
 			return fmt.Errorf("--server-certificate-authority=%s: %w", o.serverCA, err)
 		}
 	}
-	if o.context == "" {
-		if o.context = "berth"; o.space != "" {
-			o.context = connection.ContextName(o.space, "")
-		}
+	return nil
+}
+
+// clientArgs are the flags that find the tokens of a client, and refresh them.
+func clientArgs(client *login.Client) []string {
+	args := []string{"--issuer=" + client.Issuer}
+	if client.ID != defaultID {
+		args = append(args, "--client-id="+client.ID)
 	}
-	return o.server.Complete(o.space)
+	if client.CAFile != "" {
+		args = append(args, "--certificate-authority="+client.CAFile)
+	}
+	if client.SecretFile != "" {
+		args = append(args, "--client-secret-file="+client.SecretFile)
+	}
+	if client.Dir != defaultDir() {
+		args = append(args, "--token-dir="+client.Dir)
+	}
+	return args
 }
 
 // execOf returns the command that prints a token of a client.
@@ -166,28 +202,13 @@ func execOf(client *login.Client) (login.Exec, error) {
 	if err != nil {
 		return login.Exec{}, fmt.Errorf("find this command for the kubeconfig: %w", err)
 	}
-	args := []string{"login", "token", "--issuer", client.Issuer, "--client-id", client.ID}
-	for flag, value := range map[string]string{"--certificate-authority": client.CAFile, "--client-secret-file": client.SecretFile, "--token-dir": client.Dir} {
-		if value != "" {
-			args = append(args, flag+"="+value)
-		}
-	}
-	slices.Sort(args[6:])
-	return login.Exec{Command: command, Args: args}, nil
-}
-
-// issuerText is an issuer in an error that says what to type.
-func issuerText(client *login.Client) string {
-	if u, err := url.Parse(client.Issuer); err == nil {
-		return u.String()
-	}
-	return "URL"
+	return login.Exec{Command: command, Args: append([]string{"login", "token"}, clientArgs(client)...)}, nil
 }
 
 // loginAgain adds to an error that the user must log in again.
 func loginAgain(client *login.Client, err error) error {
 	if errors.Is(err, login.ErrLoggedOut) {
-		return fmt.Errorf("%w; run: berth login --issuer %s", err, issuerText(client))
+		return fmt.Errorf("%w; run: berth login %s", err, strings.Join(clientArgs(client), " "))
 	}
 	return err
 }

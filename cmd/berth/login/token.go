@@ -4,6 +4,7 @@
 package login
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,12 +83,17 @@ it expires.`,
 
 // complete rejects invalid flags, and finds the directory of tokens.
 func complete(client *login.Client) error {
-	if client.Dir == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			return errors.Join(errors.New("find your cache directory; use --token-dir"), err)
-		}
-		client.Dir = filepath.Join(dir, "berth", "login")
+	if client.Dir = cmp.Or(client.Dir, defaultDir()); client.Dir == "" {
+		return errors.New("you have no cache directory; use --token-dir")
 	}
 	return client.Complete()
+}
+
+// defaultDir returns the directory of tokens; "" if the user has none.
+func defaultDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "berth", "login")
 }
