@@ -108,13 +108,14 @@ func TestTheEndpointsCertificateComesFromASecret(t *testing.T) {
 	}
 }
 
-// A1, A2: the credentials of users that the platform gives out come from the keys of a Secret.
+// A1, A2, A5: the credentials of users that the platform gives out come from the keys of a Secret.
 func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 	for _, c := range []struct{ values, args []string }{
 		{nil, nil},
 		{[]string{"spaceDomain=spaces.example.com"}, []string{"--space-domain=spaces.example.com"}},
 		{[]string{"clients.secretName=users"}, nil},
 		{[]string{"clients.caKey=ca.crt"}, nil},
+		{[]string{"clients.secretName=users", "clients.authenticationConfigKey=authentication.yaml"}, []string{"--authentication-config=/etc/berth-clients/authentication.yaml"}},
 		{[]string{"clients.secretName=users", "clients.caKey=ca.crt", "clients.tokensKey=tokens.csv", "clients.passwordsKey=passwords.csv"},
 			[]string{"--client-ca-file=/etc/berth-clients/ca.crt", "--token-auth-file=/etc/berth-clients/tokens.csv", "--basic-auth-file=/etc/berth-clients/passwords.csv"}},
 	} {
@@ -128,7 +129,7 @@ func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 		}
 		pod := set.Spec.Template.Spec
 		got := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(a string) bool {
-			return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") && !strings.HasPrefix(a, "--space-domain")
+			return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") && !strings.HasPrefix(a, "--authentication-config") && !strings.HasPrefix(a, "--space-domain")
 		})
 		if !slices.Equal(got, c.args) {
 			t.Errorf("with %v, Berth gets %v; want %v", c.values, got, c.args)

@@ -9,6 +9,7 @@ package identity
 
 import (
 	"context"
+	"maps"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -25,6 +26,8 @@ const (
 	TokenFile Proof = "TokenFile"
 	// PasswordFile is a password in such a file (A2).
 	PasswordFile Proof = "PasswordFile"
+	// OIDC is a token of an OpenID Connect provider that the platform's admin has named (A5).
+	OIDC Proof = "OIDC"
 )
 
 // Identity is who makes a request. It is immutable.
@@ -37,7 +40,9 @@ type Identity struct {
 	Groups []string `json:",omitempty"`
 	// Tenant is the tenant of the user. A ServiceAccount of the host has none: it may own spaces of several.
 	Tenant string `json:",omitempty"`
-	Proof  Proof
+	// Extra is that of [user.Info], without the tenant.
+	Extra map[string][]string `json:",omitempty"`
+	Proof Proof
 }
 
 // tenantExtra is the key of a user's extra fields under which people and audit find the tenant. Who may impersonate can claim any: to
@@ -47,8 +52,13 @@ const tenantExtra = "berth.dev/tenant"
 // User returns the user that the identity is for an API server.
 func (i *Identity) User() *user.DefaultInfo {
 	u := &user.DefaultInfo{Name: i.Name, UID: i.UID, Groups: append([]string{user.AllAuthenticated}, i.Groups...)}
+	if i.Tenant == "" && i.Extra == nil {
+		return u
+	}
+	u.Extra = map[string][]string{}
+	maps.Copy(u.Extra, i.Extra)
 	if i.Tenant != "" {
-		u.Extra = map[string][]string{tenantExtra: {i.Tenant}}
+		u.Extra[tenantExtra] = []string{i.Tenant}
 	}
 	return u
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
@@ -18,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/clientcert"
 	"github.com/berth-dev/berth/internal/fielderror"
+	"github.com/berth-dev/berth/internal/safego"
 )
 
 // Files are paths of files with what clients are known by. Each may be empty. A file that changes is read again; while it can't be read,
@@ -27,6 +29,8 @@ type Files struct {
 	ClientCA string
 	// Tokens has a bearer token in each line, and Passwords a password: CREDENTIAL,USER,UID,"GROUP,...",OTHER...,,TENANT.
 	Tokens, Passwords string
+	// Issuers has an AuthenticationConfiguration of Kubernetes, with OpenID Connect providers.
+	Issuers string
 }
 
 // Authenticator says who clients are. It is safe for concurrent use.
@@ -36,6 +40,7 @@ type Authenticator struct {
 	certificates *clientcert.Verifier
 	tokens       *users
 	passwords    *users
+	issuers      *issuers
 }
 
 // Refused means that a client has proved who it is, and may not use the platform as that. The message says why.
@@ -46,7 +51,7 @@ func (r *Refused) Error() string { return r.message }
 
 func refused(format string, args ...any) *Refused { return &Refused{fmt.Sprintf(format, args...)} }
 
-// New reads files. exists reports whether there is a tenant now. The error is a [*fielderror.Error] of the flag with the file.
+// New reads files. If there is no error, Run must be called. exists reports whether there is a tenant now. The error is a [*fielderror.Error] of the flag with the file.
 func New(files Files, exists func(tenant string) bool, logger klog.Logger) (*Authenticator, error) {
 	a := &Authenticator{exists: exists}
 	if files.ClientCA != "" {
@@ -63,11 +68,17 @@ func New(files Files, exists func(tenant string) bool, logger klog.Logger) (*Aut
 	if a.passwords, err = openUsers(files.Passwords, identity.PasswordFile, logger); err != nil {
 		return nil, fielderror.New("basic-auth-file", files.Passwords, "%w", err)
 	}
+	if a.issuers, err = openIssuers(files.Issuers, logger); err != nil {
+		return nil, fielderror.New("authentication-config", files.Issuers, "%w", err)
+	}
 	return a, nil
 }
 
-// Run reads the file with CAs again when it changes, until ctx ends.
+// Run reads the files with CAs and with issuers again when they change, until ctx ends.
 func (a *Authenticator) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	safego.Go(&group, "follow the file with issuers", func() { a.issuers.run(ctx) }, nil)
 	if a.ca != nil {
 		a.ca.Run(ctx, 1)
 	}
@@ -93,26 +104,30 @@ func (a *Authenticator) known(r *http.Request) (*identity.Identity, error) {
 			return identityOfCertificate(response), nil
 		}
 	}
-	who := a.ofHeader(r)
+	who, err := a.ofHeader(r)
 	if who != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		// The token or password would reach the space that has issued the certificate.
 		return nil, refused("you have a client certificate that the platform doesn't know, and a token or password of the platform; send one of them")
 	}
-	return who, nil
+	return who, err
 }
 
 // ofHeader returns who has the token or password of a request.
-func (a *Authenticator) ofHeader(r *http.Request) *identity.Identity {
+func (a *Authenticator) ofHeader(r *http.Request) (*identity.Identity, error) {
 	scheme, credential, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch strings.ToLower(scheme) {
 	case "bearer":
-		return a.tokens.find("", strings.TrimSpace(credential))
+		token := strings.TrimSpace(credential)
+		if who := a.tokens.find("", token); who != nil {
+			return who, nil
+		}
+		return a.issuers.find(r, token)
 	case "basic":
 		if name, password, ok := r.BasicAuth(); ok {
-			return a.passwords.find(name, password)
+			return a.passwords.find(name, password), nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // Refuse returns an error if a request has a credential that is known here, for endpoints that are of a space alone: what a client sends
@@ -138,6 +153,9 @@ func (a *Authenticator) check(who *identity.Identity) error {
 	}
 	if system {
 		return nil
+	}
+	if who.Tenant == "" {
+		return refused("your credential names no tenant; ask your admin to map a claim to %s", tenantExtra)
 	}
 	if problems := validation.IsDNS1123Label(who.Tenant); len(problems) > 0 {
 		return refused("your credential names the tenant %.100q: %s; ask your admin for another credential", who.Tenant, problems[0])
