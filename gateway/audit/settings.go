@@ -22,7 +22,7 @@ func usualPolicy() *auditinternal.Policy {
 	return &auditinternal.Policy{Rules: []auditinternal.PolicyRule{{Level: auditinternal.LevelMetadata, OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived}}}}
 }
 
-// Check returns an error for each field of a tenant's settings that is not valid. 
+// Check returns an error for each field of a tenant's settings that is not valid.
 func Check(settings *v1alpha1.Audit, at *field.Path) (errs field.ErrorList) {
 	if settings == nil {
 		return nil
