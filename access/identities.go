@@ -65,7 +65,7 @@ func (r *Rules) Accepts(who *identity.Identity) bool {
 	switch {
 	case who.Proof == identity.HostServiceAccount:
 		return r.HasHostAccount(who.Name)
-	case IsHostUser(who.User()):
+	case who.Visitor, IsReserved(who.User()):
 		return false
 	case who.Tenant == v1alpha1.SystemTenant:
 		return true

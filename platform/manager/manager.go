@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/metrics"
@@ -184,6 +185,14 @@ func (m *Manager) Handler(space string) http.Handler {
 		return process.Handler()
 	}
 	return m.shard.Handler(space)
+}
+
+// Shares implements [gateway.Router.Shares].
+func (m *Manager) Shares(ctx context.Context, space string, visitor *identity.Identity) bool {
+	if process := m.processes.get(space); process != nil {
+		return process.Shares(ctx, visitor)
+	}
+	return m.shard.Shares(ctx, space, visitor)
 }
 
 // Verify implements [gateway.Router.Verify].

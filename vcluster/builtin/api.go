@@ -120,7 +120,7 @@ func New(c Config) (*API, error) {
 	for i, p := range providers {
 		providers[i] = ownProvider{p, allocators, registries}
 	}
-	providers = append(providers, usageProvider{}, quotaProvider{})
+	providers = append(providers, usageProvider{}, quotaProvider{}, accessProvider{})
 	shared := &controlplaneapiserver.Server{
 		GenericAPIServer:        server,
 		APIResourceConfigSource: c.Storage.APIResourceConfigSource,

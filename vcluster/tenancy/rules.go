@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -26,8 +27,15 @@ type resolver struct {
 func (r *resolver) RulesFor(ctx context.Context, u user.Info, namespace string) (
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
-	resources, paths, incomplete, err := r.rbac.RulesFor(ctx, u, namespace)
 	rules := r.tenant.source.Rules()
+	if visitor, ok := access.VisitorOf(u); ok {
+		resources, paths := access.RulesOf(access.GrantsFor(r.tenant.source.Grants(), visitor, time.Now()), namespace)
+		if rules.Cordoned() {
+			return readable(resources), readablePaths(paths), false, nil
+		}
+		return resources, paths, false, nil
+	}
+	resources, paths, incomplete, err := r.rbac.RulesFor(ctx, u, namespace)
 	if !rules.Enforces() {
 		return resources, paths, incomplete, err
 	}

@@ -23,6 +23,7 @@ type Tenancy struct {
 	plugin     *Plugin
 	authorizer *Authorizer
 	sessions   sessions
+	shared     *shared // nil until FollowShared
 }
 
 // New returns the tenancy of a control plane whose state source holds, which may be nil.
@@ -58,6 +59,7 @@ func (t *Tenancy) Connect(f informers.SharedInformerFactory, loopback *rest.Conf
 	if err != nil {
 		return fmt.Errorf("make metadata client: %w", err)
 	}
+	t.plugin.all = t.sessions.authorizer
 	t.plugin.tenant, t.plugin.namespaces, t.plugin.objects = t.authorizer, f.Core().V1().Namespaces().Lister(), objects
 	return nil
 }

@@ -1,0 +1,13 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 holds the API objects of Berth that tenants write in their spaces, in the group berth.dev. The API server of each
+// space serves them itself: there is no CustomResourceDefinition of them.
+//
+// The package holds types, and generated code: the schema has the form of a CustomResourceDefinition, because one generator writes both.
+//
+// +groupName=berth.dev
+// +kubebuilder:object:generate=true
+package v1alpha1
+
+//go:generate go tool -modfile=../../../hack/tools/go.mod controller-gen object:headerFile=../../../hack/boilerplate.go.txt crd:crdVersions=v1 paths=. output:crd:dir=.
