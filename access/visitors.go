@@ -65,18 +65,31 @@ func (s *Source) Accepts(who *identity.Identity, now time.Time) bool {
 	return c.Tenant == who.Tenant && c.Tenant != state.Tenant && c.Tenant != v1alpha1.SystemTenant && len(GrantsFor(s.Grants(), c, now)) > 0
 }
 
-// Authorize decides on a request of a visitor by the grants alone, so that nothing of a visitor's rights outlasts them. It has no opinion
-// on others. Cordons hold for visitors, too.
+// Authorize decides on a request by the grants. Those of visitors are all their rights, so that nothing outlasts them; those of others whom
+// the platform knows are in addition to what RBAC allows. Cordons hold for all.
 func (s *Source) Authorize(a authorizer.Attributes, now time.Time) (authorizer.Decision, string) {
-	visitor, ok := VisitorOf(a.GetUser())
+	c, visits, ok := clientOf(a.GetUser())
 	if !ok {
 		return authorizer.DecisionNoOpinion, ""
 	}
 	if err := s.Rules().CheckCordon(a); err != nil {
 		return authorizer.DecisionDeny, err.Error()
 	}
-	if by := AllowedBy(GrantsFor(s.Grants(), visitor, now), a); by != "" {
+	if by := AllowedBy(GrantsFor(s.Grants(), c, now), a); by != "" {
 		return authorizer.DecisionAllow, by
 	}
+	if !visits {
+		return authorizer.DecisionNoOpinion, ""
+	}
 	return authorizer.DecisionDeny, "no TenantAccess or authorization policy allows this; ask an admin of the space for a TenantAccess"
+}
+
+// RulesFor returns what the grants allow a user in a namespace. If it is a visitor, these are all its rights.
+func (s *Source) RulesFor(u user.Info, namespace string, now time.Time) (resources []authorizer.ResourceRuleInfo, paths []authorizer.NonResourceRuleInfo, visits bool) {
+	c, visits, ok := clientOf(u)
+	if !ok {
+		return nil, nil, false
+	}
+	resources, paths = RulesOf(GrantsFor(s.Grants(), c, now), namespace)
+	return resources, paths, visits
 }

@@ -32,6 +32,8 @@ type Config struct {
 	TLS certificate.Paths
 	// Clients are files with clients' credentials that the platform itself gives out, for its tenants.
 	Clients authn.Files
+	// AuthorizationPolicy is a file with policies of package policy. It may be empty.
+	AuthorizationPolicy string
 	// MetricsListen is HOST:PORT at which metrics and health are served over plain HTTP. If it is empty, they are not
 	// served there.
 	MetricsListen string

@@ -198,7 +198,7 @@ func assemble(
 	}
 	crds := extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	c := &chain{crds: watchCRDs(crds), own: own}
-	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil})
+	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil, TenantAccess: config.Access != nil})
 	c.server, err = controlplaneapiserver.CreateAggregatorServer(
 		aggregator, served, c.crds, true, apiPriorities())
 	if err != nil {

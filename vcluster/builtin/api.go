@@ -145,8 +145,8 @@ func (a *API) OpenAPI() http.Handler {
 	m := mux.NewPathRecorderMux("builtin-openapi")
 	handlers := restful.NewContainer()
 	for _, ws := range a.server.Handler.GoRestfulContainer.RegisteredWebServices() {
-		// The documents are one for all spaces: what not all offer is not in them.
-		if everywhere := (Offers{}); everywhere.path(ws.RootPath()) {
+		// The documents are one for all spaces: what not all offer is not in them. Only an embedded host doesn't offer TenantAccess.
+		if everywhere := (Offers{TenantAccess: true}); everywhere.path(ws.RootPath()) {
 			handlers.Add(ws)
 		}
 	}

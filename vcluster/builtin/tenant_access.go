@@ -20,11 +20,13 @@ import (
 	"github.com/berth-dev/berth/vcluster/tenantaccess"
 )
 
+const accessGroup = "access.berth.dev"
+
 // TenantAccessPrefix is the prefix of the keys of TenantAccess objects in a store. Their values are JSON.
 const TenantAccessPrefix = "/registry/" + tenantAccessPath + "/"
 
 // tenantAccessPath is that of a custom resource of the group.
-const tenantAccessPath = "berth.dev/tenantaccesses"
+const tenantAccessPath = "access.berth.dev/tenantaccesses"
 
 // accessProvider serves TenantAccess objects (Z5), which are in the store of each space, as upstream serves its own: a space needs nothing
 // for them, where a CustomResourceDefinition would cost each one handlers, a schema, and a watch.
@@ -71,7 +73,7 @@ func (s storedAs) GetRESTOptions(resource schema.GroupResource, _ runtime.Object
 		return options, err
 	}
 	config := *options.StorageConfig
-	config.Codec, config.GroupResource = s.codec, resource
+	config.Codec, config.EncodeVersioner, config.GroupResource = s.codec, v1alpha1.GroupVersion, resource
 	options.StorageConfig, options.ResourcePrefix = &config, tenantAccessPath
 	return options, nil
 }

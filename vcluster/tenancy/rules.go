@@ -28,14 +28,15 @@ func (r *resolver) RulesFor(ctx context.Context, u user.Info, namespace string) 
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
 	rules := r.tenant.source.Rules()
-	if visitor, ok := access.VisitorOf(u); ok {
-		resources, paths := access.RulesOf(access.GrantsFor(r.tenant.source.Grants(), visitor, time.Now()), namespace)
+	granted, grantedPaths, visits := r.tenant.source.RulesFor(u, namespace, time.Now())
+	if visits {
 		if rules.Cordoned() {
-			return readable(resources), readablePaths(paths), false, nil
+			return readable(granted), readablePaths(grantedPaths), false, nil
 		}
-		return resources, paths, false, nil
+		return granted, grantedPaths, false, nil
 	}
 	resources, paths, incomplete, err := r.rbac.RulesFor(ctx, u, namespace)
+	resources, paths = append(resources, granted...), append(paths, grantedPaths...)
 	if !rules.Enforces() {
 		return resources, paths, incomplete, err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // GroupVersion of the objects in this package.
-var GroupVersion = schema.GroupVersion{Group: "berth.dev", Version: "v1alpha1"}
+var GroupVersion = schema.GroupVersion{Group: "access.berth.dev", Version: "v1alpha1"}
 
 // TenantAccesses is the resource.
 var TenantAccesses = GroupVersion.WithResource("tenantaccesses").GroupResource()
@@ -29,7 +29,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return scheme.SetVersionPriority(GroupVersion)
 }
 
-//go:embed berth.dev_tenantaccesses.yaml
+//go:embed access.berth.dev_tenantaccesses.yaml
 var tenantAccess []byte
 
 // TenantAccessSchema returns the schema of a TenantAccess.
@@ -39,4 +39,12 @@ func TenantAccessSchema() (*apiextensionsv1.JSONSchemaProps, error) {
 		return nil, fmt.Errorf("read the schema of TenantAccess: %w", err)
 	}
 	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema, nil
+}
+
+// OpenAPIModelName returns the name of the type's schema.
+func (TenantAccess) OpenAPIModelName() string { return "dev.berth.access.v1alpha1.TenantAccess" }
+
+// OpenAPIModelName returns the name of the type's schema.
+func (TenantAccessList) OpenAPIModelName() string {
+	return "dev.berth.access.v1alpha1.TenantAccessList"
 }
