@@ -197,7 +197,7 @@ func servesTenantAccess(t *testing.T, own *cluster) {
 	for change, want := range map[string][]string{
 		"verbs: [impersonate]":        {"spec.rules[0].verbs[0]", "impersonate", "can't act as users"},
 		"verbs: []":                   {"spec.rules[0].verbs", "Required"},
-		"verbs: [get], resource: [x]": {"unknown field", "spec.rules[0].resource"},
+		"verbs: [get], resource: [x]": {"spec.rules[0].resource: field not declared"},
 	} {
 		out, err := own.tryKubectl(t, strings.Replace(auditors, "verbs: [get, list, watch]", change, 1), "apply", "--server-side", "--force-conflicts", "-f", "-")
 		for _, part := range want {

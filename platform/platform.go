@@ -20,10 +20,12 @@ import (
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/gateway/authn"
+	"github.com/berth-dev/berth/gateway/policy"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/metering"
@@ -58,6 +60,8 @@ type Platform struct {
 	recorder    *metering.Recorder
 	traces      tracing.TracerProvider // nil if requests are not traced
 	limiter     *gateway.Limiter       // limits the requests of clients and of pods
+	policy      *policy.File           // of the admin; nil if there is none
+	hostGrants  access.Source          // what the platform grants in an embedded host
 	serving     atomic.Bool            // between start and stop
 	undo        []func(context.Context)
 }
@@ -80,7 +84,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.openHost, p.openSpaces, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
+		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.readPolicy, p.openHost, p.openSpaces, p.followPolicy, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -235,7 +239,7 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 func (p *Platform) serve(context.Context) error {
 	p.limiter = gateway.NewLimiter(p.config.Specs.Limits)
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Shares: p.manager.Shares, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.meter(), Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Shares: p.shares, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

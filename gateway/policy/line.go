@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/authentication/user"
-	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/gateway/resolve"
@@ -68,8 +68,7 @@ func parse(data []byte) (map[string][]access.Grant, error) {
 
 func parseLine(text []byte) (space string, grant access.Grant, err error) {
 	var l line
-	strict, err := kjson.UnmarshalStrict(text, &l)
-	if err = errors.Join(append(strict, err)...); err != nil {
+	if err := yaml.UnmarshalStrict(text, &l); err != nil { // of which JSON is a part; it refuses fields that are unknown, and those that are there twice
 		return "", grant, fmt.Errorf(`%w; write {"apiVersion": %q, "kind": %q, "spec": {"tenant": ..., "user": ..., "space": ..., "namespace": ..., "resource": ..., "apiGroup": ...}}`, err, apiVersion, kind)
 	}
 	switch {

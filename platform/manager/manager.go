@@ -190,7 +190,7 @@ func (m *Manager) Handler(space string) http.Handler {
 // Shares implements [gateway.Router.Shares].
 func (m *Manager) Shares(ctx context.Context, space string, visitor *identity.Identity) bool {
 	if process := m.processes.get(space); process != nil {
-		return process.Shares(ctx, visitor)
+		return m.config.Specs.Access(space).Accepts(visitor, time.Now()) || process.Shares(ctx, visitor)
 	}
 	return m.shard.Shares(ctx, space, visitor)
 }

@@ -6,7 +6,6 @@ package tenancy
 import (
 	"context"
 	"fmt"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -50,7 +49,7 @@ func (t *Authorizer) WithRBAC(f informers.SharedInformerFactory) (authorizer.Aut
 		&rbac.ClusterRoleGetter{Lister: t.clusterRoles}, &rbac.ClusterRoleBindingLister{Lister: v1.ClusterRoleBindings().Lister()},
 	)
 	all, err := union.New(
-		union.NamedAuthorizer{AuthorizerName: "berth.dev/visitors", Authorizer: authorizer.AuthorizerFunc(t.visits)},
+		byGrants(t.source),
 		union.NamedAuthorizer{AuthorizerName: "berth.dev/tenant", Authorizer: authorizer.AuthorizerFunc(t.authorize)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/system-privileged-group", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
 		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: own},
@@ -59,12 +58,6 @@ func (t *Authorizer) WithRBAC(f informers.SharedInformerFactory) (authorizer.Aut
 		return nil, nil, fmt.Errorf("combine authorizers: %w", err)
 	}
 	return all, &resolver{tenant: t, rbac: own}, nil
-}
-
-// visits decides on requests of visitors. No other authorizer is asked about them.
-func (t *Authorizer) visits(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	decision, reason := t.source.Authorize(a, time.Now())
-	return decision, reason, nil
 }
 
 func (t *Authorizer) authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

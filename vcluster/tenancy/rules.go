@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -28,15 +27,13 @@ func (r *resolver) RulesFor(ctx context.Context, u user.Info, namespace string) 
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
 	rules := r.tenant.source.Rules()
-	granted, grantedPaths, visits := r.tenant.source.RulesFor(u, namespace, time.Now())
-	if visits {
+	resources, paths, incomplete, err := grantedRules{r.tenant.source, r.rbac}.RulesFor(ctx, u, namespace)
+	if _, visits := access.VisitorOf(u); visits {
 		if rules.Cordoned() {
-			return readable(granted), readablePaths(grantedPaths), false, nil
+			return readable(resources), readablePaths(paths), incomplete, err
 		}
-		return granted, grantedPaths, false, nil
+		return resources, paths, incomplete, err
 	}
-	resources, paths, incomplete, err := r.rbac.RulesFor(ctx, u, namespace)
-	resources, paths = append(resources, granted...), append(paths, grantedPaths...)
 	if !rules.Enforces() {
 		return resources, paths, incomplete, err
 	}

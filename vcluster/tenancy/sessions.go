@@ -38,7 +38,7 @@ type session struct {
 // EndRevoked wraps the innermost handler so that a long-running request from outside ends soon after its client has lost the right to
 // make it. Its client may try again.
 func (t *Tenancy) EndRevoked(isLong apirequest.LongRunningRequestCheck, next http.Handler) http.Handler {
-	if t.source == nil {
+	if t.grants == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,10 +63,10 @@ func (t *Tenancy) EndRevoked(isLong apirequest.LongRunningRequestCheck, next htt
 // Run ends sessions whenever the state or what the space grants visitors changes, and when a grant expires, until ctx ends.
 func (t *Tenancy) Run(ctx context.Context) {
 	for {
-		_, changed := t.source.Watch()
-		shared := t.source.SharedChanged()
+		_, changed := t.grants.Watch()
+		shared := t.grants.SharedChanged()
 		t.CheckSessions()
-		expiry, stop := untilExpiry(t.source.Grants())
+		expiry, stop := untilExpiry(t.grants.Grants())
 		select {
 		case <-changed:
 		case <-shared:
