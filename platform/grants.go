@@ -5,6 +5,7 @@ package platform
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/platform/systemroles"
 )
 
 // readPolicy reads the authorization policy.
@@ -26,16 +28,17 @@ func (p *Platform) readPolicy(context.Context) (err error) {
 	return nil
 }
 
-// followPolicy follows its changes.
-func (p *Platform) followPolicy(ctx context.Context) error {
+// followGrants follows the changes of the policy, and the SystemRoles of the host. Until these are read, they grant nothing.
+func (p *Platform) followGrants(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	safego.Go(&group, "follow the authorization policy", func() {
-		p.policy.Run(ctx, func() {
-			p.grant()
-			p.manager.SendAccess(ctx)
-		})
-	}, nil)
+	changed := func() {
+		p.grant()
+		p.manager.SendAccess(ctx)
+	}
+	p.roles.Store(systemroles.New(changed))
+	safego.Go(&group, "follow the authorization policy", func() { p.policy.Run(ctx, changed) }, nil)
+	safego.Go(&group, "follow system roles", func() { p.roles.Load().Run(ctx, p.manager.Client()) }, nil)
 	p.onStop(func(context.Context) {
 		cancel()
 		group.Wait()
@@ -50,7 +53,13 @@ func (p *Platform) grant() {
 }
 
 // grantedIn returns which rights the platform gives in a space to users whom it knows.
-func (p *Platform) grantedIn(space, _ string) []access.Grant { return p.policy.Granted(space) }
+func (p *Platform) grantedIn(space, tenant string) []access.Grant {
+	all := p.policy.Granted(space)
+	if roles := p.roles.Load(); roles != nil {
+		all = append(slices.Clip(all), roles.Granted(space, tenant)...)
+	}
+	return all
+}
 
 // shares implements [gateway.Router.Shares].
 func (p *Platform) shares(ctx context.Context, space string, visitor *identity.Identity) bool {

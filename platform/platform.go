@@ -33,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/manager"
+	"github.com/berth-dev/berth/platform/systemroles"
 	"github.com/berth-dev/berth/shard/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -61,8 +62,9 @@ type Platform struct {
 	traces      tracing.TracerProvider // nil if requests are not traced
 	limiter     *gateway.Limiter       // limits the requests of clients and of pods
 	policy      *policy.File           // of the admin; nil if there is none
-	hostGrants  access.Source          // what the platform grants in an embedded host
-	serving     atomic.Bool            // between start and stop
+	roles       atomic.Pointer[systemroles.Roles]
+	hostGrants  access.Source // what the platform grants in an embedded host
+	serving     atomic.Bool   // between start and stop
 	undo        []func(context.Context)
 }
 
@@ -84,7 +86,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.readPolicy, p.openHost, p.openSpaces, p.followPolicy, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
+		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.readPolicy, p.openHost, p.openSpaces, p.followGrants, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {

@@ -179,6 +179,9 @@ func (m *Manager) ClosedRanges() []netip.Prefix {
 	return slices.Concat(m.closed, m.config.Specs.ClosedRanges())
 }
 
+// Client returns a client of the host for the objects of Berth's API that the platform reads.
+func (m *Manager) Client() client.WithWatch { return m.objects.Client }
+
 // Handler returns the handler of a space's API; nil if there is no such space.
 func (m *Manager) Handler(space string) http.Handler {
 	if process := m.processes.get(space); process != nil {

@@ -141,12 +141,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // OpenAPI serves the documents of the built-in APIs, versions 2 and 3. It makes
 // them anew: call it once.
-func (a *API) OpenAPI() http.Handler {
+func (a *API) OpenAPI(everywhere Offers) http.Handler {
 	m := mux.NewPathRecorderMux("builtin-openapi")
 	handlers := restful.NewContainer()
 	for _, ws := range a.server.Handler.GoRestfulContainer.RegisteredWebServices() {
-		// The documents are one for all spaces: what not all offer is not in them. Only an embedded host doesn't offer TenantAccess.
-		if everywhere := (Offers{TenantAccess: true}); everywhere.path(ws.RootPath()) {
+		if everywhere.path(ws.RootPath()) {
 			handlers.Add(ws)
 		}
 	}
