@@ -25,7 +25,10 @@ func VisitorOf(u user.Info) (visitor Client, ok bool) {
 	if !ok {
 		return Client{}, false
 	}
-	tenant, name, _ := strings.Cut(rest, ":")
+	tenant, name, named := strings.Cut(rest, ":")
+	if !named {
+		return Client{}, true // of no tenant: it has no grants
+	}
 	prefix := identity.VisitorPrefix + tenant + ":"
 	visitor = Client{Tenant: tenant, Name: name}
 	for _, group := range u.GetGroups() {

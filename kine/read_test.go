@@ -1,0 +1,83 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kine_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"github.com/berth-dev/berth/kine"
+)
+
+// Z5: current values are read from a store that is open, closed, or was left with a log, and what was deleted is not.
+func TestReadReturnsWhatIsInAStoreNow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, err := kine.Open(t.Context(), kine.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := s.Client().Client.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("/registry/a/one", "old")
+	put("/registry/a/one", "1")
+	put("/registry/a/two", "2")
+	put("/registry/a/gone", "x")
+	put("/registry/a/large", strings.Repeat("x", 100))
+	put("/registry/a-b/other", "x")
+	put("/registry/b/other", "x")
+	gone, err := s.Client().Client.Get(t.Context(), "/registry/a/gone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deleted, err := s.Client().OptimisticDelete(t.Context(), "/registry/a/gone", gone.Kvs[0].ModRevision, kubernetes.DeleteOptions{}); err != nil || !deleted.Succeeded {
+		t.Fatalf("%v, %v", deleted, err)
+	}
+	check := func(how, path string) {
+		t.Helper()
+		values, err := kine.Read(context.Background(), path, "/registry/a/", 50, 10)
+		var got []string
+		for _, v := range values {
+			got = append(got, string(v))
+		}
+		if err != nil || !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("%s: %q, %v", how, got, err)
+		}
+	}
+	check("open", path)
+	left := filepath.Join(t.TempDir(), "store.db") // as a kill leaves it
+	for _, suffix := range []string{"", "-wal"} {
+		data, err := os.ReadFile(path + suffix)
+		if err == nil {
+			err = os.WriteFile(left+suffix, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("left with a log", left)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("closed", path)
+	again, err := kine.Open(t.Context(), kine.Options{Path: left})
+	if err != nil {
+		t.Fatalf("after it was read: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if values, err := kine.Read(t.Context(), filepath.Join(t.TempDir(), "none"), "/registry/a/", 50, 10); err == nil {
+		t.Errorf("of no store: %q", values)
+	}
+}
