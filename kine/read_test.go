@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/etcd/client/v3/kubernetes"
-
 	"github.com/berth-dev/berth/kine"
 )
 
@@ -23,26 +21,11 @@ func TestReadReturnsWhatIsInAStoreNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(key, value string) {
-		t.Helper()
-		if _, err := s.Client().Client.Put(t.Context(), key, value); err != nil {
-			t.Fatal(err)
-		}
+	put(t, s, "/registry/a/one", "1", create(t, s, "/registry/a/one", "old"))
+	for key, value := range map[string]string{"/registry/a/two": "2", "/registry/a/large": strings.Repeat("x", 100), "/registry/a-b/other": "x", "/registry/b/other": "x"} {
+		create(t, s, key, value)
 	}
-	put("/registry/a/one", "old")
-	put("/registry/a/one", "1")
-	put("/registry/a/two", "2")
-	put("/registry/a/gone", "x")
-	put("/registry/a/large", strings.Repeat("x", 100))
-	put("/registry/a-b/other", "x")
-	put("/registry/b/other", "x")
-	gone, err := s.Client().Client.Get(t.Context(), "/registry/a/gone")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if deleted, err := s.Client().OptimisticDelete(t.Context(), "/registry/a/gone", gone.Kvs[0].ModRevision, kubernetes.DeleteOptions{}); err != nil || !deleted.Succeeded {
-		t.Fatalf("%v, %v", deleted, err)
-	}
+	remove(t, s, "/registry/a/gone", create(t, s, "/registry/a/gone", "x"))
 	check := func(how, path string) {
 		t.Helper()
 		values, err := kine.Read(context.Background(), path, "/registry/a/", 50, 10)
