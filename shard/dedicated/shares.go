@@ -6,9 +6,11 @@ package dedicated
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"io"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -22,14 +24,33 @@ const sharesPath = "/shares"
 // maxVisitor limits an identity, in bytes.
 const maxVisitor = 256 << 10
 
+const (
+	// rememberedStrangers is for how many clients it is remembered that a space gives them nothing, and strangerTime for how long: a client
+	// that nobody limits must not keep a process busy with questions. What a space gives is not remembered.
+	rememberedStrangers = 256
+	strangerTime        = time.Second
+)
+
 // Shares asks the process whether its space gives a visitor any rights. It doesn't if the process doesn't say so.
 func (p *Process) Shares(ctx context.Context, visitor *identity.Identity) bool {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
 	data, err := json.Marshal(visitor)
 	if err != nil {
 		return false
 	}
+	sum := sha256.Sum256(data)
+	if until, ok := p.strangers.Get(sum); ok && time.Now().Before(until.(time.Time)) {
+		return false
+	}
+	shares := p.askShares(ctx, data)
+	if !shares {
+		p.strangers.Add(sum, time.Now().Add(strangerTime))
+	}
+	return shares
+}
+
+func (p *Process) askShares(ctx context.Context, data []byte) bool {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
 	req, err := control.NewRequest(ctx, http.MethodPost, sharesPath, bytes.NewReader(data))
 	if err != nil {
 		return false

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/api/space/v1alpha1"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
@@ -63,7 +64,7 @@ func (r *resolver) groups() []string {
 	for _, v := range legacyscheme.Scheme.PrioritizedVersionsAllGroups() {
 		groups = append(groups, v.Group)
 	}
-	groups = append(groups, "apiextensions.k8s.io", "apiregistration.k8s.io")
+	groups = append(groups, "apiextensions.k8s.io", "apiregistration.k8s.io", v1alpha1.GroupVersion.Group)
 	if r.tenant.groups != nil {
 		groups = append(groups, r.tenant.groups()...)
 	}
