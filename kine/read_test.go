@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // Z5: current values are read from a store that is open, closed, or was left with a log, and what was deleted is not.
@@ -28,7 +29,7 @@ func TestReadReturnsWhatIsInAStoreNow(t *testing.T) {
 	remove(t, s, "/registry/a/gone", create(t, s, "/registry/a/gone", "x"))
 	check := func(how, path string) {
 		t.Helper()
-		values, err := kine.Read(context.Background(), path, "/registry/a/", 50, 10)
+		values, err := sqlite.Read(context.Background(), path, "/registry/a/", 50, 10)
 		var got []string
 		for _, v := range values {
 			got = append(got, string(v))
@@ -60,7 +61,7 @@ func TestReadReturnsWhatIsInAStoreNow(t *testing.T) {
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if values, err := kine.Read(t.Context(), filepath.Join(t.TempDir(), "none"), "/registry/a/", 50, 10); err == nil {
+	if values, err := sqlite.Read(t.Context(), filepath.Join(t.TempDir(), "none"), "/registry/a/", 50, 10); err == nil {
 		t.Errorf("of no store: %q", values)
 	}
 }

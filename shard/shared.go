@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/identity"
-	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/kine/sqlite"
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
@@ -103,7 +103,7 @@ func (s *storedGrants) read(ctx context.Context, path string) ([]access.Grant, e
 		return nil, err
 	}
 	defer s.reads.Release(1)
-	values, err := kine.Read(ctx, path, builtin.TenantAccessPrefix, access.MaxSharedBytes, access.MaxShared)
+	values, err := sqlite.Read(ctx, path, builtin.TenantAccessPrefix, access.MaxSharedBytes, access.MaxShared)
 	if err != nil {
 		return nil, err
 	}
