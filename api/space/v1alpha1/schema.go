@@ -18,7 +18,7 @@ import (
 var GroupVersion = schema.GroupVersion{Group: "access.berth.dev", Version: "v1alpha1"}
 
 // TenantAccesses is the resource.
-var TenantAccesses = GroupVersion.WithResource("tenantaccesses").GroupResource()
+var TenantAccesses = schema.GroupResource{Group: "access.berth.dev", Resource: "tenantaccesses"}
 
 // AddToScheme registers the types of this package, as they are served and as handlers have them, which is the same.
 func AddToScheme(scheme *runtime.Scheme) error {

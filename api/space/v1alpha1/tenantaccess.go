@@ -82,7 +82,7 @@ type TenantAccessRule struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=253
-	APIGroups []string `json:"apiGroups,omitempty"` //nolint:kubeapilinter // the core group is empty
+	APIGroups []string `json:"apiGroups,omitempty"`
 	// resources are the resources, such as pods, or pods/log for a subresource, or "*" for all.
 	// +required
 	// +listType=atomic
