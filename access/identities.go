@@ -30,14 +30,19 @@ func HostUser(name string) *user.DefaultInfo {
 }
 
 // UserOf returns the user that an identity is in a space; nil if it is nil or has no valid name.
-func UserOf(who *identity.Identity) *user.DefaultInfo {
+func UserOf(who *identity.Identity) user.Info {
 	switch {
 	case who == nil:
 		return nil
 	case who.Proof == identity.HostServiceAccount:
-		return HostUser(who.Name)
+		if u := HostUser(who.Name); u != nil {
+			return u
+		}
+		return nil
+	case who.Visitor:
+		return who.User()
 	}
-	return who.User()
+	return known(who)
 }
 
 func hostGroups(namespace string) []string {
@@ -65,7 +70,7 @@ func (r *Rules) Accepts(who *identity.Identity) bool {
 	switch {
 	case who.Proof == identity.HostServiceAccount:
 		return r.HasHostAccount(who.Name)
-	case IsHostUser(who.User()):
+	case who.Visitor, IsReserved(who.User()):
 		return false
 	case who.Tenant == v1alpha1.SystemTenant:
 		return true

@@ -4,6 +4,7 @@
 package access
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,6 +26,8 @@ type State struct {
 	Namespaces v1alpha1.Namespaces
 	// Published are the objects that are copied to the space.
 	Published []Published
+	// Granted are the rights that the platform gives in this space to users whom it knows.
+	Granted []Grant `json:",omitempty"`
 	// PublishedUnknown says that Published may lack objects, because not all of them could be read yet. Copies in the space that are
 	// not in Published then stay.
 	PublishedUnknown bool
@@ -56,6 +59,10 @@ type Source struct {
 	state   *State
 	rules   *Rules // of state; nil until somebody asks
 	changed chan struct{}
+
+	shared   []Grant // of the TenantAccess objects in the space
+	isShared bool    // shared is known, which it is while the space is awake
+	regrant  chan struct{}
 }
 
 // Rules returns the rules of the current state. It makes them once for each state.
@@ -108,8 +115,57 @@ func (s *Source) Set(state *State) {
 		return
 	}
 	s.state, s.rules = state, nil
-	if s.changed != nil {
-		close(s.changed)
-		s.changed = nil
+	closeAnd(&s.changed)
+}
+
+// SetShared sets what TenantAccess objects of the space grant (Z5), until ForgetShared. The caller must not change it afterwards.
+func (s *Source) SetShared(grants []Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shared, s.isShared = grants, true
+	closeAnd(&s.regrant)
+}
+
+// ForgetShared says that it isn't known any more what TenantAccess objects grant, because the space goes to sleep.
+func (s *Source) ForgetShared() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shared, s.isShared = nil, false
+}
+
+// Grants returns the rights of users whom the platform knows, as far as they are known: those of the state, and those of TenantAccess
+// objects while the space is awake. They must not be changed.
+func (s *Source) Grants() []Grant {
+	all, _ := s.KnownGrants()
+	return all
+}
+
+// KnownGrants returns the same, and whether these are all.
+func (s *Source) KnownGrants() (grants []Grant, all bool) {
+	if s == nil {
+		return nil, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == nil {
+		return s.shared, s.isShared
+	}
+	return append(slices.Clip(s.state.Granted), s.shared...), s.isShared
+}
+
+// SharedChanged returns a channel that is closed when SetShared is called. Nothing has to be released.
+func (s *Source) SharedChanged() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.regrant == nil {
+		s.regrant = make(chan struct{})
+	}
+	return s.regrant
+}
+
+func closeAnd(c *chan struct{}) {
+	if *c != nil {
+		close(*c)
+		*c = nil
 	}
 }

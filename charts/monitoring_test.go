@@ -118,6 +118,7 @@ func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 		{[]string{"clients.secretName=users", "clients.authenticationConfigKey=authentication.yaml"}, []string{"--authentication-config=/etc/berth-clients/authentication.yaml"}},
 		{[]string{"clients.secretName=users", "clients.caKey=ca.crt", "clients.tokensKey=tokens.csv", "clients.passwordsKey=passwords.csv"},
 			[]string{"--client-ca-file=/etc/berth-clients/ca.crt", "--token-auth-file=/etc/berth-clients/tokens.csv", "--basic-auth-file=/etc/berth-clients/passwords.csv"}},
+		{[]string{"clients.secretName=users", "clients.authorizationPolicyKey=policy.jsonl"}, []string{"--authorization-policy-file=/etc/berth-clients/policy.jsonl"}},
 	} {
 		text, err := yaml.Marshal(ofKind(t, renderAny(t, c.values...), "StatefulSet").Object)
 		if err != nil {
@@ -129,7 +130,7 @@ func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 		}
 		pod := set.Spec.Template.Spec
 		got := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(a string) bool {
-			return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") && !strings.HasPrefix(a, "--authentication-config") && !strings.HasPrefix(a, "--space-domain")
+			return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") && !strings.HasPrefix(a, "--authentication-config") && !strings.HasPrefix(a, "--authorization-") && !strings.HasPrefix(a, "--space-domain")
 		})
 		if !slices.Equal(got, c.args) {
 			t.Errorf("with %v, Berth gets %v; want %v", c.values, got, c.args)

@@ -42,10 +42,21 @@ func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, e
 	return identified, who, nil
 }
 
-// mayReach reports whether a client may use a space at all: one of its tenant, or any if it is a system user (Z1, Z2). Whether there is
-// such a space makes no difference to others.
-func (g *Router) mayReach(who *identity.Identity, space string) bool {
-	return who.Tenant == resolve.System || who.Tenant != "" && g.tenantOf(space) == who.Tenant
+// reach returns the request of a client as it reaches a space, if the client may use the space at all: as itself in a space of its tenant,
+// or in any if it is a system user (Z1, Z2), and as a visitor if the space gives it rights (Z4, Z5). Whether there is such a space makes
+// no difference to others.
+func (g *Router) reach(r *http.Request, who *identity.Identity, space string) (*http.Request, bool) {
+	if who.Tenant == resolve.System || who.Tenant != "" && g.tenantOf(space) == who.Tenant {
+		return r, true
+	}
+	if who.Tenant == "" || g.Shares == nil {
+		return r, false
+	}
+	visitor := who.AsVisitor()
+	if !g.Shares(r.Context(), space, visitor) {
+		return r, false
+	}
+	return r.WithContext(identity.With(r.Context(), visitor)), true
 }
 
 // tenantOf returns the tenant of a space; "" if it has none.
@@ -68,6 +79,6 @@ func refusingTenant(who *identity.Identity, space string) http.Handler {
 		audit.AddAuditAnnotations(r.Context(), "authorization.k8s.io/decision", "forbid", "berth.dev/refused-space", space)
 		closeAfter(w)
 		httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
-			"you are %q of the tenant %s, and the space %.100q is not one of that tenant; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
+			"you are %q of the tenant %s, and the space %.100q is not one of that tenant, and gives you no access; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
 	})
 }

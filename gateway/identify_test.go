@@ -4,9 +4,11 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -97,5 +99,51 @@ func TestARequestEndsWithTheIdentityOfItsClient(t *testing.T) {
 		if n := asked.Load(); n != 4 {
 			t.Errorf("it was asked %d times who the client is", n)
 		}
+	}
+}
+
+// Z1, Z5: a space that gives access gets the client as a visitor, under names that are no others'. All others get one response, whether
+// there is such a space or not.
+func TestVisitorsReachWhatGivesThemAccess(t *testing.T) {
+	router := &gateway.Router{
+		Identify: func(r *http.Request) (*identity.Identity, error) {
+			return &identity.Identity{Name: r.Header.Get("Authorization"), Groups: []string{"crew"}, Tenant: "lunar"}, nil
+		},
+		TenantOf: func(space string) string {
+			if space == "nobody" {
+				return ""
+			}
+			return space
+		},
+		Shares: func(_ context.Context, space string, visitor *identity.Identity) bool {
+			return space == "solar" && visitor.Name == "berth:tenant:lunar:bob" && visitor.Visitor
+		},
+		Lookup: func(space string) http.Handler {
+			if space == "nobody" {
+				return nil
+			}
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("User", identity.From(r.Context()).Name)
+			})
+		},
+	}
+	ask := func(user, path string) *httptest.ResponseRecorder {
+		r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
+		r.Header.Set("Authorization", user)
+		router.ServeHTTP(w, r)
+		return w
+	}
+	for path, want := range map[string]string{
+		"/spaces/solar/api": "berth:tenant:lunar:bob", "/api/v1/tenants/solar/pods": "berth:tenant:lunar:bob", "/api": "bob", "/api/v1/tenants/lunar/pods": "bob",
+	} {
+		if w := ask("bob", path); w.Code != http.StatusOK || w.Header().Get("User") != want {
+			t.Errorf("%s: %d as %q, want %q", path, w.Code, w.Header().Get("User"), want)
+		}
+	}
+	refused := func(space string) string {
+		return strings.ReplaceAll(ask("eve", "/spaces/"+space+"/api").Body.String(), space, "SPACE")
+	}
+	if first := refused("solar"); refused("mars") != first || refused("nobody") != first || !strings.Contains(first, "gives you no access") {
+		t.Errorf("the responses differ: %s, %s, %s", first, refused("mars"), refused("nobody"))
 	}
 }

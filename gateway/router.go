@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,6 +34,9 @@ type Router struct {
 	Lookup func(space string) http.Handler
 	// TenantOf, if set, returns the tenant of a space; "" if it has none. Without it, no path leads to a tenant.
 	TenantOf func(space string) (tenant string)
+	// Shares, if set, reports whether a space gives any rights to a client of another tenant, who has the names of a visitor. It is the
+	// same for a space that sleeps, and it wakes none.
+	Shares func(ctx context.Context, space string, visitor *identity.Identity) bool
 	// Identify, if set, returns who makes a request, if the platform itself has given out its credential; nil if not. The error says to
 	// the client why it can't be who it has proved to be.
 	Identify func(r *http.Request) (*identity.Identity, error)
@@ -85,7 +89,8 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = inside(r, target.Path)
 	switch {
 	case who != nil:
-		if !g.mayReach(who, target.Space) {
+		reaches := false
+		if r, reaches = g.reach(r, who, target.Space); !reaches {
 			g.audited(who.Tenant, refusingTenant(who, target.Space)).ServeHTTP(w, r)
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/vcluster"
 )
 
@@ -32,6 +33,8 @@ type Options struct {
 	// Nodes is how many nodes are simulated, 1 to 254. Default 3. Those of an
 	// earlier start that are too many are deleted.
 	Nodes int
+	// Granted has the rights of users whom the platform knows, beside those of RBAC. Nil means none.
+	Granted *access.Source
 	// Logger is given to whatever logs contextually. Default: klog's own.
 	Logger klog.Logger
 }
@@ -79,6 +82,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		Endpoint:    o.Endpoint,
 		ServingCA:   o.ServingCA,
 		Controllers: vcluster.HostControllers(),
+		Granted:     o.Granted,
 		Logger:      o.Logger,
 	})
 	if err != nil {

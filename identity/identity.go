@@ -43,6 +43,22 @@ type Identity struct {
 	// Extra is that of [user.Info], without the tenant.
 	Extra map[string][]string `json:",omitempty"`
 	Proof Proof
+	// Visitor says that the user is one of another tenant in the space, and has the names that [Identity.AsVisitor] gives.
+	Visitor bool `json:",omitempty"`
+}
+
+// VisitorPrefix begins the names that only users of other tenants have in a space: the user berth:tenant:TENANT:NAME is in the groups
+// berth:tenant:TENANT, and berth:tenant:TENANT:GROUP for each group. So nobody is mistaken for a user of the space's own tenant.
+const VisitorPrefix = "berth:tenant:"
+
+// AsVisitor returns the identity that a user has in a space of another tenant.
+func (i *Identity) AsVisitor() *Identity {
+	prefix := VisitorPrefix + i.Tenant
+	v := &Identity{Name: prefix + ":" + i.Name, UID: i.UID, Groups: []string{prefix}, Tenant: i.Tenant, Proof: i.Proof, Visitor: true}
+	for _, group := range i.Groups {
+		v.Groups = append(v.Groups, prefix+":"+group)
+	}
+	return v
 }
 
 // tenantExtra is the key of a user's extra fields under which people and audit find the tenant. Who may impersonate can claim any: to
@@ -52,6 +68,9 @@ const tenantExtra = "berth.dev/tenant"
 // User returns the user that the identity is for an API server.
 func (i *Identity) User() *user.DefaultInfo {
 	u := &user.DefaultInfo{Name: i.Name, UID: i.UID, Groups: append([]string{user.AllAuthenticated}, i.Groups...)}
+	if i.Visitor { // what a tenant gives to all authenticated users is for its own
+		u.Groups = i.Groups
+	}
 	if i.Tenant == "" && i.Extra == nil {
 		return u
 	}

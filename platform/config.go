@@ -35,6 +35,8 @@ type Config struct {
 	Clients authn.Files
 	// Audit are files that say what is recorded of tenants' requests.
 	Audit audit.Files
+	// AuthorizationPolicy is a file with policies of package policy. It may be empty.
+	AuthorizationPolicy string
 	// MetricsListen is HOST:PORT at which metrics and health are served over plain HTTP. If it is empty, they are not
 	// served there.
 	MetricsListen string

@@ -90,7 +90,7 @@ func (p *Platform) startHost(ctx context.Context) error {
 	p.config.Progress("Starting the embedded host: Kubernetes with %d simulated nodes (no containers run) ...", nodes)
 	cluster, err := host.Start(ctx, host.Options{
 		Dir: datadir.Host(p.config.DataDir), Endpoint: p.Endpoint(gateway.SystemSpace),
-		ServingCA: p.ca.PEM(), Nodes: nodes, Logger: p.logger,
+		ServingCA: p.ca.PEM(), Nodes: nodes, Granted: &p.hostGrants, Logger: p.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("start the embedded host: %w", err)

@@ -20,10 +20,12 @@ import (
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/gateway/authn"
+	"github.com/berth-dev/berth/gateway/policy"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/metering"
@@ -31,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/manager"
+	"github.com/berth-dev/berth/platform/systemroles"
 	"github.com/berth-dev/berth/shard/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -58,7 +61,10 @@ type Platform struct {
 	recorder    *metering.Recorder
 	traces      tracing.TracerProvider // nil if requests are not traced
 	limiter     *gateway.Limiter       // limits the requests of clients and of pods
-	serving     atomic.Bool            // between start and stop
+	policy      *policy.File           // of the admin; nil if there is none
+	roles       atomic.Pointer[systemroles.Roles]
+	hostGrants  access.Source // what the platform grants in an embedded host
+	serving     atomic.Bool   // between start and stop
 	undo        []func(context.Context)
 }
 
@@ -80,7 +86,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.openHost, p.openSpaces, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
+		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.readPolicy, p.openHost, p.openSpaces, p.followGrants, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -243,7 +249,7 @@ func (p *Platform) serve(context.Context) error {
 		UserOf: func(r *http.Request) string { return userOf(r).GetName() },
 	})
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Audit: auditor.Audited, Meter: p.meter(), Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Shares: p.shares, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Audit: auditor.Audited, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

@@ -36,6 +36,7 @@ type Shard struct {
 	serviceRange string
 	volume       *kine.Volume
 	credentials  *credentials.Verifier
+	stored       *storedGrants
 
 	// life ends with Stop. work has all background goroutines.
 	life context.Context
@@ -77,7 +78,7 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	}
 	s := &Shard{
 		config: c, host: host, serviceRange: cidr, volume: kine.NewVolume(c.Dir),
-		poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
+		stored: newStoredGrants(), poke: make(chan struct{}, 1), places: map[string]*place{}, held: map[string]bool{},
 	}
 	if s.credentials, err = credentials.New(s.dir, s.config.SpacesMax, s.config.Clock); err != nil {
 		host.Stop()

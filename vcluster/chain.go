@@ -198,13 +198,14 @@ func assemble(
 	}
 	crds := extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	c := &chain{crds: watchCRDs(crds), own: own}
-	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil})
+	offers := builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil, TenantAccess: config.Access != nil}
+	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, offers)
 	c.server, err = controlplaneapiserver.CreateAggregatorServer(
 		aggregator, served, c.crds, true, apiPriorities())
 	if err != nil {
 		return nil, err
 	}
-	c.documents, err = shared.documents.Add(
+	c.documents, err = shared.documentsOf(offers).Add(
 		c.server.GenericAPIServer, extensionsServer.GenericAPIServer, aggregator.GenericConfig.Config, crds, config.Account)
 	return c, err
 }

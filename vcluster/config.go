@@ -70,6 +70,8 @@ type Config struct {
 	Admission []Admission
 	// Access is what the space enforces of its tenant. It follows changes without a restart. Nil means nothing.
 	Access *access.Source
+	// Granted has rights of users whom the platform knows, if Access is nil. It may be nil, too.
+	Granted *access.Source
 	// Pods connects to pods where they run: for logs, exec, attach, and port forwarding; for the proxies of pods and
 	// services; and for webhooks and API services, which must then be pods of services. If it is nil, all of these use
 	// Dial.

@@ -107,7 +107,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.config.Quota != nil {
 		p.store.Quota = &storage.Quota{Gate: p.config.Quota, Usage: usage.New(p.config.HostLimits, clock.RealClock{})}
 	}
-	p.tenant = tenancy.New(p.config.Access)
+	p.tenant = tenancy.New(p.config.Access, p.config.Granted)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -172,16 +172,23 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 
 // followTenant enforces what changes, if there may be a tenant.
 func (p *ControlPlane) followTenant() error {
+	if p.tenant.Grants() == nil {
+		return nil
+	}
+	safego.Go(&p.background, "end requests of those who lost their rights", func() { p.tenant.Run(p.stopping) }, p.fail)
 	if p.config.Access == nil {
 		return nil
 	}
+	if err := p.tenant.FollowShared(p.stopping, p.store.Client.Client, p.chain.informers.pool.Feed()); err != nil {
+		return err
+	}
+	safego.Go(&p.background, "follow what the space shares with other tenants", func() { p.tenant.RunShared(p.stopping) }, p.fail)
 	kept, err := keeper.New(keeper.Config{
 		Source: p.config.Access, Loopback: p.client, Informers: p.chain.informers, Demoted: p.tenant.CheckSessions, Account: p.config.Account, Logger: p.config.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	safego.Go(&p.background, "end requests of former owners", func() { p.tenant.Run(p.stopping) }, p.fail)
 	safego.Go(&p.background, "keep the objects of the tenant", func() { kept.Run(p.stopping) }, p.fail)
 	p.kept = kept.First()
 	return nil

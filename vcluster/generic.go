@@ -95,7 +95,7 @@ func genericConfig(
 	}
 	c.Authentication.Authenticator = credentials.RememberCertificates(o.Authentication.ClientCert.CAContentProvider.VerifyOptions, c.Authentication.Authenticator)
 	c.Authentication.Authenticator = credentials.RefuseFormerOwners(tenant.Source(), c.Authentication.Authenticator)
-	c.Authentication.Authenticator = credentials.AcceptIdentities(tenant.Source(), c.Authentication.Authenticator)
+	c.Authentication.Authenticator = credentials.AcceptIdentities(tenant.Grants(), c.Authentication.Authenticator)
 	c.Authorization.Authorizer, c.RuleResolver, _, err = controlplaneapiserver.BuildAuthorizer(
 		ctx, o.CompletedOptions, nil, c.APIServerID, factory)
 	if err != nil {

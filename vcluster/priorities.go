@@ -27,6 +27,7 @@ func apiPriorities() map[schema.GroupVersion]controlplaneapiserver.APIServicePri
 		{Group: "node.k8s.io", Version: "v1"}:             {Group: 16300, Version: 15},
 		{Group: "resource.k8s.io", Version: "v1"}:         {Group: 16200, Version: 21},
 		{Group: "metrics.k8s.io", Version: "v1beta1"}:     {Group: 100, Version: 100}, // if it is offered; as in metrics-server
+		{Group: "access.berth.dev", Version: "v1alpha1"}:  {Group: 100, Version: 100},
 		{Group: "tenancy.berth.dev", Version: "v1alpha1"}: {Group: 100, Version: 100}, // if it is offered
 	})
 	return p

@@ -27,7 +27,16 @@ import (
 // sharedAPI is what all control planes of the process share.
 type sharedAPI struct {
 	*builtin.API
-	documents *openapi.Documents
+	// documents are those of spaces, and plain those of control planes that offer nothing of Berth's.
+	documents, plain func() *openapi.Documents
+}
+
+// documentsOf returns the OpenAPI documents of control planes with an offer: one for all, so that what not all of them offer is not there.
+func (s *sharedAPI) documentsOf(o builtin.Offers) *openapi.Documents {
+	if o.TenantAccess {
+		return s.documents()
+	}
+	return s.plain()
 }
 
 // builtinAPI is created by the first control plane that succeeds.
@@ -90,7 +99,10 @@ func newBuiltinAPI() (*sharedAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sharedAPI{API: api, documents: &openapi.Documents{Builtin: api.OpenAPI()}}, nil
+	with := func(everywhere builtin.Offers) func() *openapi.Documents {
+		return sync.OnceValue(func() *openapi.Documents { return &openapi.Documents{Builtin: api.OpenAPI(everywhere)} })
+	}
+	return &sharedAPI{API: api, documents: with(builtin.Offers{TenantAccess: true}), plain: with(builtin.Offers{})}, nil
 }
 
 // scratch is a store that is deleted when it is closed.

@@ -236,6 +236,7 @@ const (
 func TestBuiltInAPIsAnswerAsAStockServerDoes(t *testing.T) {
 	alone := config(t, "like-stock")
 	alone.Controllers = nil // stock has none
+	alone.Access = nil      // stock has no tenants, and nothing of Berth's
 	c := comparison{stock: startStock(t), space: start(t, alone).Loopback()}
 	t.Run("without CRDs", func(t *testing.T) { compareDiscovery(t, c) })
 	for _, config := range []*rest.Config{c.stock, c.space} {

@@ -109,6 +109,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SubtreeUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SyncOption"):
 		return &apiv1alpha1.SyncOptionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SystemRole"):
+		return &apiv1alpha1.SystemRoleApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SystemRoleSpec"):
+		return &apiv1alpha1.SystemRoleSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SystemSubject"):
+		return &apiv1alpha1.SystemSubjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Tenant"):
 		return &apiv1alpha1.TenantApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("TenantDefaults"):

@@ -67,6 +67,12 @@ const (
 	DELETE FROM kine WHERE id <= ? AND id IN (
 		SELECT prev_revision FROM span WHERE prev_revision != 0
 		UNION SELECT id FROM span WHERE deleted != 0)`
+	// CurrentSQL reads the values of the keys from one to before another, up to a length and a number.
+	CurrentSQL = `
+	SELECT value FROM kine AS kv
+	WHERE name >= ? AND name < ? AND deleted = 0 AND LENGTH(value) <= ?
+		AND id = (SELECT MAX(id) FROM kine WHERE name = kv.name)
+	ORDER BY name LIMIT ?`
 	// SetCompactedSQL notes up to which revision a store is compacted.
 	SetCompactedSQL = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
 )

@@ -30,7 +30,7 @@ func TestTheHostProvesItsServiceAccounts(t *testing.T) {
 	r := request(t.Context(), good, "192.0.2.1")
 	verified, ok, err := e.Verify("solar", r)
 	if !IsFor(r) || !ok || err != nil || identity.From(verified.Context()).Name != e.name("robot") || len(verified.Header["Authorization"]) > 0 {
-		t.Fatalf("a good token: %v, %v, %q, %q", ok, err, identity.From(verified.Context()), verified.Header)
+		t.Fatalf("a good token: %v, %v, %v, %q", ok, err, identity.From(verified.Context()), verified.Header)
 	}
 	if r.Header.Get("Authorization") == "" || identity.From(r.Context()) != nil {
 		t.Error("the request of the client was changed")

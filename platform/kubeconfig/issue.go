@@ -90,6 +90,8 @@ func checkIdentity(field, name string) error {
 			reservedPrefix, AdminGroup)
 	case access.IsHostUser(&user.DefaultInfo{Name: name}):
 		return fielderror.New(field, name, "must not be that of a ServiceAccount of the host, which uses its tokens; see 'kubectl create token'")
+	case access.IsReserved(&user.DefaultInfo{Name: name}):
+		return fielderror.New(field, name, "must not be that of a user of another tenant, which uses a credential of the platform; see 'Share access' in the guides")
 	}
 	return nil
 }

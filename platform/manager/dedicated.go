@@ -102,6 +102,20 @@ func (m *Manager) enforce(ctx context.Context, name string, want *applied) error
 	return nil
 }
 
+// SendAccess sends the processes of all dedicated spaces what these enforce, because it has changed. Whom it doesn't reach gets it with the
+// next status.
+func (m *Manager) SendAccess(ctx context.Context) {
+	var wg sync.WaitGroup
+	for name, process := range m.processes.all() {
+		wg.Go(func() {
+			if _, err := process.Enforce(ctx, m.config.Specs.Access(name).Get()); err != nil {
+				m.logger.V(1).Info("A dedicated space's process does not have what its space enforces; Berth retries", "space", name, "reason", err.Error())
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // saveAccess writes what a space enforces to where its process starts from. If that is not there yet, it is written with the rest.
 func (m *Manager) saveAccess(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
 	if m.pods != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/metrics"
@@ -178,12 +179,23 @@ func (m *Manager) ClosedRanges() []netip.Prefix {
 	return slices.Concat(m.closed, m.config.Specs.ClosedRanges())
 }
 
+// Client returns a client of the host for the objects of Berth's API that the platform reads.
+func (m *Manager) Client() client.WithWatch { return m.objects.Client }
+
 // Handler returns the handler of a space's API; nil if there is no such space.
 func (m *Manager) Handler(space string) http.Handler {
 	if process := m.processes.get(space); process != nil {
 		return process.Handler()
 	}
 	return m.shard.Handler(space)
+}
+
+// Shares implements [gateway.Router.Shares].
+func (m *Manager) Shares(ctx context.Context, space string, visitor *identity.Identity) bool {
+	if process := m.processes.get(space); process != nil {
+		return m.config.Specs.Access(space).Accepts(visitor, time.Now()) || process.Shares(ctx, visitor)
+	}
+	return m.shard.Shares(ctx, space, visitor)
 }
 
 // Verify implements [gateway.Router.Verify].

@@ -26,10 +26,13 @@ import (
 const AccessFile = "access.json"
 
 // EncodeAccess returns the contents of an [AccessFile]. Published objects are not in it, because they may be larger than a Secret
-// can be. The platform sends them when the process runs; until then, copies in the space stay as they are.
+// can be. The platform sends them when the process runs; until then, copies in the space stay as they are. Rights that the platform
+// grants are not in it either: a process that starts by itself must not know those that were revoked meanwhile.
 func EncodeAccess(state *access.State) ([]byte, error) {
-	if len(state.Published) > 0 {
-		state = &access.State{Space: state.Space, Tenant: state.Tenant, Access: state.Access, Namespaces: state.Namespaces, PublishedUnknown: true}
+	if len(state.Published) > 0 || len(state.Granted) > 0 {
+		state = &access.State{
+			Space: state.Space, Tenant: state.Tenant, Access: state.Access, Namespaces: state.Namespaces, PublishedUnknown: state.PublishedUnknown || len(state.Published) > 0,
+		}
 	}
 	data, err := json.Marshal(state)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/pod"
@@ -114,6 +115,9 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	ServeSpaces(commands, spaces)
 	store.Serve(commands)
 	asker.serve(commands)
+	dedicated.ServeShares(commands, func(ctx context.Context, visitor *identity.Identity) bool {
+		return spaces.Shares(ctx, d.Space, visitor)
+	})
 	enforced.serve(commands, func() *shard.Namespaces { return spaces.Namespaces(d.Space) })
 	commands.Handle("GET "+MetricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)

@@ -70,6 +70,7 @@ func WithEnforced(spec v1alpha1.SpaceSpec, other *v1alpha1.SpaceSpec) v1alpha1.S
 // sources are what spaces enforce, by name of the space. A space keeps its source as long as it exists, whether it sleeps or not.
 type sources struct {
 	publications Publications
+	granted      func(space, tenant string) []access.Grant // nil if the platform grants nothing
 
 	mu sync.Mutex // held while a state is made and set, so that a later one is not replaced by an earlier one
 	of map[string]*access.Source
@@ -116,7 +117,15 @@ func (s *sources) resolve(space string) {
 	objects, known := s.publications.Published(space, of.tenant, of.publications)
 	s.source(space).Set(&access.State{
 		Space: space, Tenant: of.tenant, Access: of.access, Namespaces: of.namespaces, Published: objects, PublishedUnknown: !known,
+		Granted: s.grants(space, of.tenant),
 	})
+}
+
+func (s *sources) grants(space, tenant string) []access.Grant {
+	if s.granted == nil {
+		return nil
+	}
+	return s.granted(space, tenant)
 }
 
 func (s *sources) remove(space string) {
@@ -144,6 +153,17 @@ func (s *Specs) HasHostAccount(space, name string) bool {
 	source := s.sources.of[space]
 	s.sources.mu.Unlock()
 	return source != nil && source.Rules().HasHostAccount(name)
+}
+
+// SetGranted sets what says which rights the platform gives in a space to users whom it knows, and asks it for all spaces. granted must
+// return at once, and must not call a [Specs]. What it returns must not be changed afterwards.
+func (s *Specs) SetGranted(granted func(space, tenant string) []access.Grant) {
+	s.sources.mu.Lock()
+	defer s.sources.mu.Unlock()
+	s.sources.granted = granted
+	for space := range s.sources.set {
+		s.sources.resolve(space)
+	}
 }
 
 // SetPublications sets what resolves spec.publications, and resolves those of all spaces. Until then, copies in spaces stay as they

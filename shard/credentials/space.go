@@ -22,7 +22,7 @@ import (
 // those of the identity that the gateway has proved, or of its certificate, otherwise those of its token.
 func ClientOf(r *http.Request) (user string, groups []string) {
 	if proven := access.UserOf(identity.From(r.Context())); proven != nil {
-		return proven.Name, proven.Groups
+		return proven.GetName(), proven.GetGroups()
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		subject := r.TLS.PeerCertificates[0].Subject

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
@@ -59,6 +60,7 @@ type Process struct {
 	handler    http.Handler
 	transport  *http.Transport
 	access     encodedAccess
+	strangers  *lru.Cache // maps [sha256.Size]byte of visitors to the time.Time until which the space gives them nothing
 	// With, if set, is called when the process is started, with a context that ends when it is stopped. It must be set before Start.
 	With func(ctx context.Context)
 
@@ -94,6 +96,7 @@ func newProcess(space, dir string, at Endpoint, prepare func(ctx context.Context
 	p := &Process{
 		space: space, dir: dir, prepare: prepare, logger: logger.WithValues("space", space),
 		client: control.NewClientTo(at.where, maxAnswer, at.commands), done: make(chan struct{}), since: time.Now(),
+		strangers: lru.New(rememberedStrangers),
 	}
 	p.handler, p.transport = proxy(at)
 	return p

@@ -120,7 +120,7 @@ func New(c Config) (*API, error) {
 	for i, p := range providers {
 		providers[i] = ownProvider{p, allocators, registries}
 	}
-	providers = append(providers, usageProvider{}, quotaProvider{})
+	providers = append(providers, usageProvider{}, quotaProvider{}, accessProvider{})
 	shared := &controlplaneapiserver.Server{
 		GenericAPIServer:        server,
 		APIResourceConfigSource: c.Storage.APIResourceConfigSource,
@@ -141,12 +141,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // OpenAPI serves the documents of the built-in APIs, versions 2 and 3. It makes
 // them anew: call it once.
-func (a *API) OpenAPI() http.Handler {
+func (a *API) OpenAPI(everywhere Offers) http.Handler {
 	m := mux.NewPathRecorderMux("builtin-openapi")
 	handlers := restful.NewContainer()
 	for _, ws := range a.server.Handler.GoRestfulContainer.RegisteredWebServices() {
-		// The documents are one for all spaces: what not all offer is not in them.
-		if everywhere := (Offers{}); everywhere.path(ws.RootPath()) {
+		if everywhere.path(ws.RootPath()) {
 			handlers.Add(ws)
 		}
 	}

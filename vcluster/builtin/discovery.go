@@ -54,14 +54,16 @@ type target struct {
 type Offers struct {
 	// Usage says that the space knows what its pods use, and TenantQuota that its tenant has a quota.
 	Usage, TenantQuota bool
+	// TenantAccess says that it has a tenant's state, so that it can give users of other tenants access.
+	TenantAccess bool
 }
 
 func (o Offers) group(group string) bool {
-	return (o.Usage || group != usageGroup) && (o.TenantQuota || group != quotaGroup)
+	return (o.Usage || group != usageGroup) && (o.TenantQuota || group != quotaGroup) && (o.TenantAccess || group != accessGroup)
 }
 
 func (o Offers) path(path string) bool {
-	return (o.Usage || !isOf(usageGroup, path)) && (o.TenantQuota || !isOf(quotaGroup, path))
+	return (o.Usage || !isOf(usageGroup, path)) && (o.TenantQuota || !isOf(quotaGroup, path)) && (o.TenantAccess || !isOf(accessGroup, path))
 }
 
 // isOf tells whether a path is of an API group.

@@ -6,6 +6,7 @@ package credentials
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
@@ -15,18 +16,18 @@ import (
 )
 
 // AcceptIdentities puts a check before next: a request whose client the gateway has identified is of that user for as long as the space
-// accepts the identity, by the state at that moment ([access.Rules.Accepts]). Nobody else has the name or a group of a ServiceAccount of
-// the host, whatever authenticates them.
+// accepts the identity, by the state at that moment ([access.Source.Accepts]). Nobody else has the name or a group of a ServiceAccount of
+// the host, or of a visitor, whatever authenticates them.
 func AcceptIdentities(source *access.Source, next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		if who := identityOf(r.Context()); who != nil {
-			if !source.Rules().Accepts(who) {
+			if !source.Accepts(who, time.Now()) {
 				return nil, false, nil
 			}
 			return &authenticator.Response{User: access.UserOf(who)}, true, nil
 		}
 		response, ok, err := next.AuthenticateRequest(r)
-		if ok && access.IsHostUser(response.User) {
+		if ok && access.IsReserved(response.User) {
 			return nil, false, nil
 		}
 		return response, ok, err

@@ -5,6 +5,7 @@ package credentials
 
 import (
 	"net/http"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
@@ -28,7 +29,7 @@ func RefuseFormerOwners(source *access.Source, next authenticator.Request) authe
 // longer accepts.
 func IsFormerOwners(source *access.Source, r *http.Request) bool {
 	if who := identityOf(r.Context()); who != nil {
-		return !source.Rules().Accepts(who)
+		return !source.Accepts(who, time.Now())
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/runtime"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/openapi"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	generatedopenapi "k8s.io/kubernetes/pkg/generated/openapi"
+
+	"github.com/berth-dev/berth/api/space/v1alpha1"
 )
 
 // The schemas of the built-in types are the same in every space and take six
@@ -38,7 +41,9 @@ var definitionsV3 = sync.OnceValue(func() definitions { return newDefinitions("#
 
 // namer returns what names schemas. It does not change.
 var namer = sync.OnceValue(func() *openapinamer.DefinitionNamer {
-	return openapinamer.NewDefinitionNamer(legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme)
+	own := runtime.NewScheme()
+	own.AddKnownTypes(v1alpha1.GroupVersion, &v1alpha1.TenantAccess{}, &v1alpha1.TenantAccessList{})
+	return openapinamer.NewDefinitionNamer(legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme, own)
 })
 
 // newDefinitions makes the definitions whose references begin with prefix. Some
@@ -54,6 +59,7 @@ func newDefinitions(prefix string, keepV2 bool) definitions {
 		}),
 		extensions: map[string]spec.Extensions{},
 	}
+	maps.Copy(d.all, tenantAccess(prefix))
 	for name, def := range d.all {
 		own := def.Schema.Extensions
 		v2, hasV2 := own[common.ExtensionV2Schema]

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/api/space/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/builtin"
@@ -52,6 +54,7 @@ type Store struct {
 	// Quota holds the space to the quota of its tenant; nil if nothing does. It must not change once the store is used.
 	Quota      *Quota
 	namespaces namespacePlaces
+	accesses   sync.Mutex
 }
 
 // New returns a store as an API server uses it. Close closes store, too. Nothing is bounded by a nil account.
@@ -127,6 +130,9 @@ func (s *Store) Open(r builtin.Resource) (storage.Interface, error) {
 	}
 	if s.Quota != nil && Counts(r.Config.GroupResource) {
 		return &countedObjects{bounded, s.Quota}, nil
+	}
+	if r.Config.GroupResource == v1alpha1.TenantAccesses {
+		return &boundedAccesses{bounded, s.Client.Client, &s.accesses}, nil
 	}
 	if isStatefulSets(r.Config.GroupResource) {
 		return &boundedStatefulSets{bounded}, nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 
@@ -36,6 +37,7 @@ type Plugin struct {
 	source *access.Source
 	// The others are set by [Tenancy.Connect].
 	tenant     *Authorizer
+	all        authorizer.Authorizer // asked about all rights of users
 	namespaces corelisters.NamespaceLister
 	objects    metadata.Interface // reads any object of the space
 }
@@ -81,13 +83,13 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		if isPromotion(a) {
 			return admission.NewForbidden(a, errors.New(promotionField+": controllers don't promote ServiceAccounts; let an owner set the label"))
 		}
-		if err := p.checkShare(ctx, a); err != nil {
+		if err := errors.Join(p.checkShare(ctx, a), p.checkTenantAccess(ctx, a)); err != nil {
 			return admission.NewForbidden(a, err)
 		}
 		return nil
 	}
 	for _, check := range []func(context.Context, admission.Attributes) error{
-		checkKept, checkLabels, checkNamespace, p.checkOwnersNamespace, p.checkQuota, p.checkPromotion, p.checkAPIService, p.checkShare,
+		checkKept, checkLabels, checkNamespace, p.checkOwnersNamespace, p.checkQuota, p.checkPromotion, p.checkAPIService, p.checkShare, p.checkTenantAccess, checkDefinition,
 	} {
 		if err := check(ctx, a); err != nil {
 			return admission.NewForbidden(a, err)

@@ -49,6 +49,7 @@ func (t *Authorizer) WithRBAC(f informers.SharedInformerFactory) (authorizer.Aut
 		&rbac.ClusterRoleGetter{Lister: t.clusterRoles}, &rbac.ClusterRoleBindingLister{Lister: v1.ClusterRoleBindings().Lister()},
 	)
 	all, err := union.New(
+		byGrants(t.source),
 		union.NamedAuthorizer{AuthorizerName: "berth.dev/tenant", Authorizer: authorizer.AuthorizerFunc(t.authorize)},
 		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/system-privileged-group", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
 		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: own},

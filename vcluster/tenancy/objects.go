@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/berth-dev/berth/api/space/v1alpha1"
 )
 
 // changesOnlyStatus reports whether an update leaves an object as it is, as clients make who write what they have read, or changes
@@ -82,7 +84,7 @@ func (p *Plugin) checkAPIService(_ context.Context, a admission.Attributes) erro
 	if !ok || service.Spec.Service == nil || a.GetOperation() == admission.Delete {
 		return nil
 	}
-	if legacyscheme.Scheme.IsGroupRegistered(service.Spec.Group) || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io"}, service.Spec.Group) {
+	if legacyscheme.Scheme.IsGroupRegistered(service.Spec.Group) || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io", v1alpha1.GroupVersion.Group}, service.Spec.Group) {
 		return fmt.Errorf("spec.service: the space itself serves %q; remove this field", service.Spec.Group)
 	}
 	for _, published := range p.source.Get().Published {

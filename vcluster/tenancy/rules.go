@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/api/space/v1alpha1"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
@@ -26,8 +27,14 @@ type resolver struct {
 func (r *resolver) RulesFor(ctx context.Context, u user.Info, namespace string) (
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
-	resources, paths, incomplete, err := r.rbac.RulesFor(ctx, u, namespace)
 	rules := r.tenant.source.Rules()
+	resources, paths, incomplete, err := grantedRules{r.tenant.source, r.rbac}.RulesFor(ctx, u, namespace)
+	if _, visits := access.VisitorOf(u); visits {
+		if rules.Cordoned() {
+			return readable(resources), readablePaths(paths), incomplete, err
+		}
+		return resources, paths, incomplete, err
+	}
 	if !rules.Enforces() {
 		return resources, paths, incomplete, err
 	}
@@ -57,7 +64,7 @@ func (r *resolver) groups() []string {
 	for _, v := range legacyscheme.Scheme.PrioritizedVersionsAllGroups() {
 		groups = append(groups, v.Group)
 	}
-	groups = append(groups, "apiextensions.k8s.io", "apiregistration.k8s.io")
+	groups = append(groups, "apiextensions.k8s.io", "apiregistration.k8s.io", v1alpha1.GroupVersion.Group)
 	if r.tenant.groups != nil {
 		groups = append(groups, r.tenant.groups()...)
 	}

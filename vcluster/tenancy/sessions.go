@@ -7,12 +7,14 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/vcluster/credentials"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
@@ -36,7 +38,7 @@ type session struct {
 // EndRevoked wraps the innermost handler so that a long-running request from outside ends soon after its client has lost the right to
 // make it. Its client may try again.
 func (t *Tenancy) EndRevoked(isLong apirequest.LongRunningRequestCheck, next http.Handler) http.Handler {
-	if t.source == nil {
+	if t.grants == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,18 +60,39 @@ func (t *Tenancy) EndRevoked(isLong apirequest.LongRunningRequestCheck, next htt
 	})
 }
 
-// Run ends sessions whenever the state changes, until ctx ends.
+// Run ends sessions whenever the state or what the space grants visitors changes, and when a grant expires, until ctx ends.
 func (t *Tenancy) Run(ctx context.Context) {
 	for {
-		_, changed := t.source.Watch()
+		_, changed := t.grants.Watch()
+		shared := t.grants.SharedChanged()
 		t.CheckSessions()
+		expiry, stop := untilExpiry(t.grants.Grants())
 		select {
 		case <-changed:
+		case <-shared:
+		case <-expiry:
 		case <-ctx.Done():
+		}
+		stop()
+		if ctx.Err() != nil {
 			return
 		}
 	}
 }
+
+// untilExpiry returns a channel that receives when the next of the grants has expired.
+func untilExpiry(grants []access.Grant) (expired <-chan time.Time, stop func()) {
+	now := time.Now()
+	next := access.NextExpiry(grants, now)
+	if next.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(min(next.Sub(now), longestWait))
+	return timer.C, func() { timer.Stop() }
+}
+
+// longestWait is after how long it is looked again, so that it is noticed when the system clock jumps.
+const longestWait = time.Minute
 
 // CheckSessions ends the long-running requests from outside whose clients have lost the right to make them.
 func (t *Tenancy) CheckSessions() { t.sessions.check() }
@@ -79,7 +102,7 @@ func (s *sessions) add(one *session) (remove func()) {
 	s.mu.Lock()
 	s.open[one] = struct{}{}
 	s.mu.Unlock()
-	if s.source.Rules().Enforces() {
+	if s.source.Rules().Enforces() || identity.From(one.request.Context()) != nil {
 		s.checkOne(one)
 	}
 	return func() {

@@ -20,18 +20,27 @@ import (
 // Tenancy is what one run of a control plane enforces. Without a source, it does nothing.
 type Tenancy struct {
 	source     *access.Source
+	grants     *access.Source // source, or what holds grants alone; it may be nil
 	plugin     *Plugin
 	authorizer *Authorizer
 	sessions   sessions
+	shared     *shared // nil until FollowShared
 }
 
-// New returns the tenancy of a control plane whose state source holds, which may be nil.
-func New(source *access.Source) *Tenancy {
-	return &Tenancy{source: source, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
+// New returns the tenancy of a control plane whose state source holds. If it is nil, granted may hold rights of users whom the platform
+// knows, which is all that is then enforced.
+func New(source, granted *access.Source) *Tenancy {
+	if source != nil {
+		granted = source
+	}
+	return &Tenancy{source: source, grants: granted, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
 }
 
 // Source returns what holds the state; nil if there is none.
 func (t *Tenancy) Source() *access.Source { return t.source }
+
+// Grants returns what holds the rights of users whom the platform knows; nil if there is nothing.
+func (t *Tenancy) Grants() *access.Source { return t.grants }
 
 // Plugin returns the admission plugin, which needs [Tenancy.Connect] before the first request.
 func (t *Tenancy) Plugin() (admission.Interface, error) { return t.plugin, nil }
@@ -40,8 +49,13 @@ func (t *Tenancy) Plugin() (admission.Interface, error) { return t.plugin, nil }
 func (t *Tenancy) Authorize(f informers.SharedInformerFactory, without authorizer.Authorizer, rules authorizer.RuleResolver) (
 	authorizer.Authorizer, authorizer.RuleResolver, error,
 ) {
-	if t.source == nil {
+	if t.grants == nil {
 		return without, rules, nil
+	}
+	if t.source == nil {
+		all, rules, err := withGrants(t.grants, without, rules)
+		t.sessions.authorizer, t.sessions.source = all, t.grants
+		return all, rules, err
 	}
 	t.authorizer = NewAuthorizer(t.source, f)
 	all, rules, err := t.authorizer.WithRBAC(f)
@@ -58,6 +72,7 @@ func (t *Tenancy) Connect(f informers.SharedInformerFactory, loopback *rest.Conf
 	if err != nil {
 		return fmt.Errorf("make metadata client: %w", err)
 	}
+	t.plugin.all = t.sessions.authorizer
 	t.plugin.tenant, t.plugin.namespaces, t.plugin.objects = t.authorizer, f.Core().V1().Namespaces().Lister(), objects
 	return nil
 }

@@ -914,6 +914,61 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: value
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SystemRole
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SystemRoleSpec
+- name: com.github.berth-dev.berth.api.v1alpha1.SystemRoleSpec
+  map:
+    fields:
+    - name: rules
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.rbac.v1.PolicyRule
+          elementRelationship: atomic
+    - name: scopeType
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SystemScope
+    - name: subjects
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.SystemSubject
+          elementRelationship: associative
+          keys:
+          - kind
+          - name
+    - name: tenants
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+- name: com.github.berth-dev.berth.api.v1alpha1.SystemScope
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SystemSubject
+  map:
+    fields:
+    - name: kind
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SystemSubjectKind
+    - name: name
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SystemSubjectKind
+  scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Tenant
   map:
     fields:
@@ -1327,6 +1382,39 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: atomic
 - name: io.k8s.api.networking.v1.PolicyType
   scalar: string
+- name: io.k8s.api.rbac.v1.PolicyRule
+  map:
+    fields:
+    - name: apiGroups
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: nonResourceURLs
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: resourceNames
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: resources
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
+    - name: verbs
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.api.rbac.v1.Subject
   map:
     fields:
