@@ -44,6 +44,8 @@ type Router struct {
 	// Own, if set, returns the space of a request whose path names none; "" if it is unknown. The result need not be
 	// verified, because Verify does that.
 	Own func(r *http.Request) (space string)
+	// DefaultTenant, if set, is the tenant whose space the short paths of clients without a space are for.
+	DefaultTenant string
 	// Verify, if set, reports whether a request without an identity has a credential of a space, which need not exist, and returns the
 	// request to serve. All other requests get the same response, so that nobody can find out which spaces exist. It
 	// returns an error if it can't decide now.
@@ -75,7 +77,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := r.URL.EscapedPath()
-	target, err := resolve.Resolve(path, cmp.Or(named, g.own(path, r, who)), "")
+	target, err := resolve.Resolve(path, cmp.Or(named, g.own(path, r, who)), g.DefaultTenant)
 	if err != nil {
 		refusePath(w, err)
 		return

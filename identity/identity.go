@@ -9,6 +9,7 @@ package identity
 
 import (
 	"context"
+	"maps"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -25,6 +26,8 @@ const (
 	TokenFile Proof = "TokenFile"
 	// PasswordFile is a password in such a file (A2).
 	PasswordFile Proof = "PasswordFile"
+	// Webhook is a token that a webhook of the platform's admin has reviewed (A4).
+	Webhook Proof = "Webhook"
 )
 
 // Identity is who makes a request. It is immutable.
@@ -35,6 +38,8 @@ type Identity struct {
 	// UID and Groups are those of [user.Info]. A ServiceAccount of the host has its groups by its name.
 	UID    string   `json:",omitempty"`
 	Groups []string `json:",omitempty"`
+	// Extra are other extra fields of the user.
+	Extra map[string][]string `json:",omitempty"`
 	// Tenant is the tenant of the user. A ServiceAccount of the host has none: it may own spaces of several.
 	Tenant string `json:",omitempty"`
 	Proof  Proof
@@ -47,8 +52,14 @@ const tenantExtra = "berth.dev/tenant"
 // User returns the user that the identity is for an API server.
 func (i *Identity) User() *user.DefaultInfo {
 	u := &user.DefaultInfo{Name: i.Name, UID: i.UID, Groups: append([]string{user.AllAuthenticated}, i.Groups...)}
+	if len(i.Extra) > 0 {
+		u.Extra = maps.Clone(i.Extra)
+	}
 	if i.Tenant != "" {
-		u.Extra = map[string][]string{tenantExtra: {i.Tenant}}
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[tenantExtra] = []string{i.Tenant}
 	}
 	return u
 }

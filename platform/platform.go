@@ -235,7 +235,7 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 func (p *Platform) serve(context.Context) error {
 	p.limiter = gateway.NewLimiter(p.config.Specs.Limits)
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Meter: p.meter(), Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

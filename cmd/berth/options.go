@@ -57,6 +57,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.Clients.ClientCA, "client-ca-file", "", "file with the CAs, in PEM, whose client certificates say which tenant a user is of: O=tenant:NAME, CN=USER, OU=GROUP (default: only spaces issue certificates)")
 	cmd.Flags().StringVar(&o.Clients.Tokens, "token-auth-file", "", `file with lines TOKEN,USER,UID,"GROUP,...",,TENANT; without ,,TENANT the user is of the tenant "system" (default: only spaces issue tokens)`)
 	cmd.Flags().StringVar(&o.Clients.Passwords, "basic-auth-file", "", `file with lines PASSWORD,USER,UID,"GROUP,...",,TENANT for HTTP basic authentication (default: no passwords)`)
+	o.addWebhookFlags(cmd)
 	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT of Berth's own /metrics, /livez, and /readyz, over HTTP without authentication (default: not served)")
 	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of an OTLP collector for traces of requests, over gRPC without TLS (default: no traces)")
 	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "number of requests to trace in a million")
