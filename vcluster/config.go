@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -70,6 +71,8 @@ type Config struct {
 	Admission []Admission
 	// Access is what the space enforces of its tenant. It follows changes without a restart. Nil means nothing.
 	Access *access.Source
+	// AfterRBAC, if set, decides on what neither Access nor RBAC allows. It needs Access.
+	AfterRBAC authorizer.Authorizer
 	// Pods connects to pods where they run: for logs, exec, attach, and port forwarding; for the proxies of pods and
 	// services; and for webhooks and API services, which must then be pods of services. If it is nil, all of these use
 	// Dial.

@@ -28,6 +28,7 @@ func flagGroups() []flagGroup {
 		{"Webhook", []string{
 			"authentication-token-webhook-config-file", "authentication-token-webhook-cache-ttl", "authentication-token-webhook-version",
 			"authentication-token-webhook-tenant-extra", "authentication-token-webhook-roles-extra", "authentication-token-webhook-project-extra",
+			"authorization-webhook-config-file", "authorization-webhook-version", "authorization-webhook-cache-authorized-ttl", "authorization-webhook-cache-unauthorized-ttl",
 		}},
 		{"Pod network", []string{"pods-address", "pods-port", "pods-namespace", "pods-selector", "dns-port", "dns-upstream", "host-domain"}},
 		{"Snapshot", []string{"snapshot-to", "snapshot-also-to", "snapshot-every", "snapshot-keep"}},

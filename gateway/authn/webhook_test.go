@@ -6,7 +6,6 @@ package authn_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/testwebhook"
 )
 
 const (
@@ -30,30 +30,18 @@ const (
 	projectExtra = "alpha.kubernetes.io/identity/project/id"
 )
 
-// reviewer is a webhook that reviews tokens over HTTPS.
-type reviewer struct {
-	*httptest.Server
-	asked, now, most atomic.Int64
-	answer           func(w http.ResponseWriter, r *http.Request, token string)
-}
+// reviewer is a webhook that reviews tokens.
+type reviewer struct{ *testwebhook.Server }
 
 func newReviewer(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, token string)) *reviewer {
 	t.Helper()
-	v := &reviewer{answer: answer}
-	v.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v.asked.Add(1)
-		now := v.now.Add(1)
-		defer v.now.Add(-1)
-		for most := v.most.Load(); now > most && !v.most.CompareAndSwap(most, now); most = v.most.Load() {
-		}
+	return &reviewer{testwebhook.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		review := authenticationv1.TokenReview{}
 		if err := json.NewDecoder(r.Body).Decode(&review); r.URL.Path != "/webhook" || err != nil || review.APIVersion != "authentication.k8s.io/v1" {
 			t.Errorf("the webhook gets %v, %v", review, err)
 		}
-		v.answer(w, r, review.Spec.Token)
-	}))
-	t.Cleanup(v.Close)
-	return v
+		answer(w, r, review.Spec.Token)
+	})}
 }
 
 // accept answers that a token is of a user.
@@ -64,20 +52,12 @@ func accept(w http.ResponseWriter, u authenticationv1.UserInfo) {
 func answer(w http.ResponseWriter, status authenticationv1.TokenReviewStatus) {
 	review := authenticationv1.TokenReview{Status: status}
 	review.APIVersion, review.Kind = "authentication.k8s.io/v1", "TokenReview"
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review)
-}
-
-func (v *reviewer) kubeconfig(t *testing.T) string {
-	t.Helper()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.Certificate().Raw})
-	return write(t, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {}}],
-  clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]}`, v.URL+"/webhook", base64.StdEncoding.EncodeToString(ca)))
+	testwebhook.Answer(w, review)
 }
 
 func (v *reviewer) open(t *testing.T, ttl time.Duration, files authn.Files) *authn.Authenticator {
 	t.Helper()
-	files.Webhook = authn.Webhook{ConfigFile: v.kubeconfig(t), Version: "v1", CacheTTL: ttl, TenantExtra: tenantExtra, RolesExtra: rolesExtra, ProjectExtra: projectExtra}
+	files.Webhook = authn.Webhook{ConfigFile: v.Kubeconfig, Version: "v1", CacheTTL: ttl, TenantExtra: tenantExtra, RolesExtra: rolesExtra, ProjectExtra: projectExtra}
 	return open(t, files)
 }
 
@@ -140,7 +120,7 @@ func TestRepliesOfAWebhookSayWhoseTokensAre(t *testing.T) {
 				t.Errorf("%s: %s; want %s", reason, got, c.want)
 			}
 		}
-		if n := v.asked.Load(); n != 1 {
+		if n := v.Asked.Load(); n != 1 {
 			t.Errorf("%s: the webhook is asked %d times", reason, n)
 		}
 	}
@@ -181,9 +161,9 @@ func TestAWebhookGetsNoTokensOfOthers(t *testing.T) {
 		"too long":               strings.Repeat("x", 9000),
 		"none":                   "",
 	} {
-		if got := text(a.Identify(bearing(token))); got != "nobody" || v.asked.Load() != 0 {
-			t.Errorf("a token %s: %s, and the webhook is asked %d times", reason, got, v.asked.Load())
-			v.asked.Store(0)
+		if got := text(a.Identify(bearing(token))); got != "nobody" || v.Asked.Load() != 0 {
+			t.Errorf("a token %s: %s, and the webhook is asked %d times", reason, got, v.Asked.Load())
+			v.Asked.Store(0)
 		}
 	}
 	withCertificate := newAuthority(t).request(ca.cert.Subject)
@@ -191,8 +171,8 @@ func TestAWebhookGetsNoTokensOfOthers(t *testing.T) {
 	basic := httptest.NewRequest(http.MethodGet, "/", nil)
 	basic.SetBasicAuth("alice", "secret")
 	for reason, r := range map[string]*http.Request{"a token of a file": bearing("of-bob"), "a client with a certificate": withCertificate, "a password": basic} {
-		if _, err := a.Identify(r); err != nil || v.asked.Load() != 0 {
-			t.Errorf("%s: %v, and the webhook is asked %d times", reason, err, v.asked.Load())
+		if _, err := a.Identify(r); err != nil || v.Asked.Load() != 0 {
+			t.Errorf("%s: %v, and the webhook is asked %d times", reason, err, v.Asked.Load())
 		}
 	}
 	for reason, token := range map[string]string{"of Keystone": "gAAAAABrCCGcPtNfwFA_eS86UK-hoWn2XrmFLvPZJeKCiq50iQ", "of Keystone, signed": jwt(`{"sub":"u","openstack_methods":["password"]}`), "with dots": "a.b.c"} {
@@ -216,7 +196,7 @@ func TestReviewsAreRemembered(t *testing.T) {
 	})
 	a := v.open(t, time.Second, authn.Files{})
 	for token, want := range map[string]string{"good": "alice of solar in ", "bad": "nobody"} {
-		v.asked.Store(0)
+		v.Asked.Store(0)
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
@@ -226,7 +206,7 @@ func TestReviewsAreRemembered(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := v.asked.Load(); n != 1 {
+		if n := v.Asked.Load(); n != 1 {
 			t.Errorf("the webhook is asked %d times about the token %s", n, token)
 		}
 	}
@@ -273,7 +253,6 @@ func TestAWebhookThatFailsIsAskedAgain(t *testing.T) {
 		"that hangs up": {func(http.ResponseWriter, *http.Request, string) { panic(http.ErrAbortHandler) }, "try again"},
 	} {
 		v := newReviewer(t, c.answer)
-		v.Config.ErrorLog = nil
 		a := v.open(t, time.Minute, authn.Files{Tokens: write(t, "of-bob,bob,u1,,solar\n")})
 		who, err := a.Identify(bearing("one"))
 		switch {
@@ -350,15 +329,15 @@ func TestAFloodOfTokensIsHeldBack(t *testing.T) {
 	}
 	close(hang)
 	flood.Wait()
-	if most := v.most.Load(); most > 64+16 {
+	if most := v.Most.Load(); most > 64+16 {
 		t.Errorf("the webhook is asked %d times at once", most)
 	}
 	// Tokens that aren't good keep their place for a while.
-	v.asked.Store(0)
+	v.Asked.Store(0)
 	for i := range 1000 {
 		_, _ = a.Identify(from(1, fmt.Sprintf("more-%d", i)))
 	}
-	if n := v.asked.Load(); n > 10 {
+	if n := v.Asked.Load(); n > 10 {
 		t.Errorf("one client makes %d reviews in a moment", n)
 	}
 }
@@ -366,7 +345,7 @@ func TestAFloodOfTokensIsHeldBack(t *testing.T) {
 // A4: what is wrong with the configuration is said at the start.
 func TestWrongWebhooksAreRefused(t *testing.T) {
 	v := newReviewer(t, nil)
-	good := v.kubeconfig(t)
+	good := v.Kubeconfig
 	for flag, config := range map[string]authn.Webhook{
 		"authentication-token-webhook-config-file=": {ConfigFile: "/nowhere", Version: "v1"},
 		"authentication-token-webhook-version=v2":   {ConfigFile: good, Version: "v2"},

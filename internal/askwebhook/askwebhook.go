@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // maxReply limits the body of a reply, in bytes.
@@ -30,10 +31,23 @@ func Load(file string, timeout time.Duration) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	return complete(config, timeout)
+}
+
+// Parse reads a kubeconfig that names no files, as [Load] does.
+func Parse(kubeconfig []byte, timeout time.Duration) (*rest.Config, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return complete(config, timeout)
+}
+
+func complete(config *rest.Config, timeout time.Duration) (*rest.Config, error) {
 	if u, err := url.Parse(config.Host); err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("the server of the cluster must be https://HOST/PATH, because tokens and names of users are sent to it")
 	}
-	config.Timeout = timeout
+	config.Timeout, config.QPS = timeout, -1 // callers limit themselves
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &limited{next} })
 	return config, nil
 }

@@ -27,6 +27,7 @@ func (r *resolver) RulesFor(ctx context.Context, u user.Info, namespace string) 
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
 	resources, paths, incomplete, err := r.rbac.RulesFor(ctx, u, namespace)
+	incomplete = incomplete || r.tenant.afterRBAC != nil // nobody can list what it allows
 	rules := r.tenant.source.Rules()
 	if !rules.Enforces() {
 		return resources, paths, incomplete, err

@@ -22,12 +22,14 @@ type Tenancy struct {
 	source     *access.Source
 	plugin     *Plugin
 	authorizer *Authorizer
+	afterRBAC  authorizer.Authorizer
 	sessions   sessions
 }
 
-// New returns the tenancy of a control plane whose state source holds, which may be nil.
-func New(source *access.Source) *Tenancy {
-	return &Tenancy{source: source, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
+// New returns the tenancy of a control plane whose state source holds, which may be nil. afterRBAC, if it isn't nil, decides on what RBAC
+// doesn't allow.
+func New(source *access.Source, afterRBAC authorizer.Authorizer) *Tenancy {
+	return &Tenancy{source: source, afterRBAC: afterRBAC, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
 }
 
 // Source returns what holds the state; nil if there is none.
@@ -44,6 +46,7 @@ func (t *Tenancy) Authorize(f informers.SharedInformerFactory, without authorize
 		return without, rules, nil
 	}
 	t.authorizer = NewAuthorizer(t.source, f)
+	t.authorizer.afterRBAC = t.afterRBAC
 	all, rules, err := t.authorizer.WithRBAC(f)
 	t.sessions.authorizer, t.sessions.source = all, t.source
 	return all, rules, err
