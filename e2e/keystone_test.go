@@ -60,7 +60,7 @@ func startKeystone(t *testing.T) *keystone {
 			t.Fatal(err)
 		}
 	}
-	policy := filepath.Join(dir, "policy.json")
+	policy := filepath.Join(dir, "webhook-policy.json") // Keystone reads policy.json
 	if err := os.WriteFile(policy, []byte(`[{"resource": {"verbs": ["create"], "resources": ["configmaps"], "version": "*", "namespace": "*"}, "match": [{"type": "role", "values": ["writer"]}]}]`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -38,11 +38,11 @@ type Identity struct {
 	// UID and Groups are those of [user.Info]. A ServiceAccount of the host has its groups by its name.
 	UID    string   `json:",omitempty"`
 	Groups []string `json:",omitempty"`
-	// Extra are other extra fields of the user.
-	Extra map[string][]string `json:",omitempty"`
 	// Tenant is the tenant of the user. A ServiceAccount of the host has none: it may own spaces of several.
 	Tenant string `json:",omitempty"`
-	Proof  Proof
+	// Extra is that of [user.Info], without the tenant.
+	Extra map[string][]string `json:",omitempty"`
+	Proof Proof
 }
 
 // tenantExtra is the key of a user's extra fields under which people and audit find the tenant. Who may impersonate can claim any: to
@@ -52,13 +52,12 @@ const tenantExtra = "berth.dev/tenant"
 // User returns the user that the identity is for an API server.
 func (i *Identity) User() *user.DefaultInfo {
 	u := &user.DefaultInfo{Name: i.Name, UID: i.UID, Groups: append([]string{user.AllAuthenticated}, i.Groups...)}
-	if len(i.Extra) > 0 {
-		u.Extra = maps.Clone(i.Extra)
+	if i.Tenant == "" && i.Extra == nil {
+		return u
 	}
+	u.Extra = map[string][]string{}
+	maps.Copy(u.Extra, i.Extra)
 	if i.Tenant != "" {
-		if u.Extra == nil {
-			u.Extra = map[string][]string{}
-		}
 		u.Extra[tenantExtra] = []string{i.Tenant}
 	}
 	return u

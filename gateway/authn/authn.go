@@ -112,7 +112,7 @@ func (a *Authenticator) known(r *http.Request) (*identity.Identity, error) {
 	}
 	who := a.ofHeader(r)
 	certified := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
-	if who == nil && !certified {
+	if who == nil && !certified { // last: it gets only tokens that nobody else knows
 		return a.webhook.find(clientaddr.OfRemote(r.RemoteAddr), bearer(r))
 	}
 	if who != nil && certified {
@@ -124,10 +124,16 @@ func (a *Authenticator) known(r *http.Request) (*identity.Identity, error) {
 
 // ofHeader returns who has the token or password of a request.
 func (a *Authenticator) ofHeader(r *http.Request) *identity.Identity {
-	if name, password, ok := r.BasicAuth(); ok {
-		return a.passwords.find(name, password)
+	scheme, credential, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch strings.ToLower(scheme) {
+	case "bearer":
+		return a.tokens.find("", strings.TrimSpace(credential))
+	case "basic":
+		if name, password, ok := r.BasicAuth(); ok {
+			return a.passwords.find(name, password)
+		}
 	}
-	return a.tokens.find("", bearer(r))
+	return nil
 }
 
 // bearer returns the token of a request; "" if there is none.
