@@ -47,6 +47,10 @@ func startKeystone(t *testing.T) *keystone {
 	port := freePort(t)
 	k.url = "http://127.0.0.1:" + port + "/v3"
 	background(t, "../hack/keystone/start", dir, port)
+	eventually(t, func() error {
+		_, _, err := k.request(t.Context(), http.MethodGet, "", "")
+		return err
+	})
 	eventually(t, func() (err error) {
 		k.admin, err = k.token(t.Context(), "admin", "Default", "admin")
 		return err

@@ -186,8 +186,11 @@ func TestAWebhookGetsNoTokensOfOthers(t *testing.T) {
 // token wait for one review.
 func TestReviewsAreRemembered(t *testing.T) {
 	var revoked atomic.Bool
-	v := newReviewer(t, func(w http.ResponseWriter, _ *http.Request, token string) {
-		time.Sleep(20 * time.Millisecond)
+	v := newReviewer(t, func(w http.ResponseWriter, r *http.Request, token string) {
+		select { // so that all requests wait for this review
+		case <-r.Context().Done():
+		case <-time.After(20 * time.Millisecond):
+		}
 		if token == "good" && !revoked.Load() {
 			accept(w, authenticationv1.UserInfo{Username: "alice", Extra: extra("solar")})
 			return

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -182,12 +183,10 @@ func (l *limit) give() { l.taken.Add(-1) }
 // any size. It measures fields that it doesn't send, too: the path of requests for resources, and the name in others.
 type uncached struct{ authorizer.AttributesRecord }
 
-var tooLongToRemember = string(make([]byte, 16<<10))
-
 // GetPath implements [authorizer.Attributes].
 func (u uncached) GetPath() string {
 	if u.ResourceRequest {
-		return tooLongToRemember
+		return tooLongToRemember()
 	}
 	return u.Path
 }
@@ -195,7 +194,10 @@ func (u uncached) GetPath() string {
 // GetName implements [authorizer.Attributes].
 func (u uncached) GetName() string {
 	if !u.ResourceRequest {
-		return tooLongToRemember
+		return tooLongToRemember()
 	}
 	return u.Name
 }
+
+// tooLongToRemember returns a text of more than the 10,000 bytes that upstream remembers.
+func tooLongToRemember() string { return strings.Repeat(" ", 16<<10) }
