@@ -135,6 +135,19 @@ func TestARequestLastsWhileItsClientCanNotBeChecked(t *testing.T) {
 	}
 }
 
+// A4: a client with a token that nobody knows any more gets 401, upon which it gets another token, though its path leads nowhere.
+func TestUnknownTokensAreUnauthorized(t *testing.T) {
+	for token, code := range map[string]int{"": http.StatusNotFound, "Bearer revoked": http.StatusUnauthorized} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+		r.Header.Set("Authorization", token)
+		w := httptest.NewRecorder()
+		(&gateway.Router{}).ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("with %q: %d", token, w.Code)
+		}
+	}
+}
+
 // T4: short paths of clients without a space lead to the default tenant, and let nobody in.
 func TestStrangersAreSentToTheDefaultTenant(t *testing.T) {
 	var verified string

@@ -79,7 +79,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	target, err := resolve.Resolve(path, cmp.Or(named, g.own(path, r, who)), g.DefaultTenant)
 	if err != nil {
-		refusePath(w, err)
+		refusePath(w, err, who == nil && r.Header.Get("Authorization") != "")
 		return
 	}
 	r = inside(r, target.Path)
@@ -176,11 +176,16 @@ func refuseStranger(w http.ResponseWriter, err error) {
 	httpstatus.Unauthorized(w)
 }
 
-// refusePath responds to a request whose path leads to no space.
-func refusePath(w http.ResponseWriter, err error) {
+// refusePath responds to a request whose path leads to no space. Clients with a credential that nobody knows, or knows any more, hear that,
+// so that they get another one.
+func refusePath(w http.ResponseWriter, err error, stranger bool) {
 	code := http.StatusBadRequest
 	if unresolved := (*resolve.Error)(nil); errors.As(err, &unresolved) {
 		code = unresolved.Code
+	}
+	if stranger && code == http.StatusNotFound {
+		refuseStranger(w, nil)
+		return
 	}
 	refuse(w, code, err.Error())
 }
