@@ -108,7 +108,7 @@ func TestTheEndpointsCertificateComesFromASecret(t *testing.T) {
 	}
 }
 
-// A1, A2, A5: the credentials of users that the platform gives out come from the keys of a Secret.
+// A1, A2, A4, A5, A7, T4, Z4: the credentials of users that the platform gives out come from the keys of a Secret.
 func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 	for _, c := range []struct{ values, args []string }{
 		{nil, nil},
@@ -119,6 +119,14 @@ func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 		{[]string{"clients.secretName=users", "clients.caKey=ca.crt", "clients.tokensKey=tokens.csv", "clients.passwordsKey=passwords.csv"},
 			[]string{"--client-ca-file=/etc/berth-clients/ca.crt", "--token-auth-file=/etc/berth-clients/tokens.csv", "--basic-auth-file=/etc/berth-clients/passwords.csv"}},
 		{[]string{"clients.secretName=users", "clients.authorizationPolicyKey=policy.jsonl"}, []string{"--authorization-policy-file=/etc/berth-clients/policy.jsonl"}},
+		{[]string{"clients.tokenWebhook.configKey=webhook.kubeconfig"}, nil},
+		{[]string{"clients.defaultTenant=everybody"}, []string{"--default-tenant=everybody"}},
+		{[]string{"clients.secretName=users", "clients.tokenWebhook.configKey=a", "clients.tokenWebhook.rolesExtra=example.com/roles", "clients.accessWebhook.configKey=b", "clients.accessWebhook.version=v1"}, []string{
+			"--authentication-token-webhook-config-file=/etc/berth-clients/a", "--authentication-token-webhook-version=v1beta1", "--authentication-token-webhook-cache-ttl=2m",
+			"--authentication-token-webhook-tenant-extra=alpha.kubernetes.io/identity/user/domain/name", "--authentication-token-webhook-roles-extra=example.com/roles",
+			"--authentication-token-webhook-project-extra=alpha.kubernetes.io/identity/project/id",
+			"--authorization-webhook-config-file=/etc/berth-clients/b", "--authorization-webhook-version=v1", "--authorization-webhook-cache-authorized-ttl=5m", "--authorization-webhook-cache-unauthorized-ttl=30s",
+		}},
 	} {
 		text, err := yaml.Marshal(ofKind(t, renderAny(t, c.values...), "StatefulSet").Object)
 		if err != nil {
@@ -130,7 +138,7 @@ func TestCredentialsOfUsersComeFromASecret(t *testing.T) {
 		}
 		pod := set.Spec.Template.Spec
 		got := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(a string) bool {
-			return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") && !strings.HasPrefix(a, "--authentication-config") && !strings.HasPrefix(a, "--authorization-") && !strings.HasPrefix(a, "--space-domain")
+			return !strings.HasPrefix(a, "--client-ca") && !strings.Contains(a, "-auth-file") && !strings.HasPrefix(a, "--authentication-config") && !strings.HasPrefix(a, "--authorization-") && !strings.Contains(a, "-webhook-") && !strings.HasPrefix(a, "--default-tenant") && !strings.HasPrefix(a, "--space-domain")
 		})
 		if !slices.Equal(got, c.args) {
 			t.Errorf("with %v, Berth gets %v; want %v", c.values, got, c.args)

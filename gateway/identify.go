@@ -5,11 +5,13 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/audit"
 
@@ -22,6 +24,9 @@ import (
 // identityInterval is how often it is checked that the client of a request that lasts is still known.
 const identityInterval = 30 * time.Second
 
+// unknownFor is how long a request lasts while it can't be checked who its client is.
+const unknownFor = 10 * time.Minute
+
 // identify returns who makes a request, if the platform knows it, and the request with that identity, without the credential.
 func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, error) {
 	if g.Identify == nil {
@@ -32,9 +37,13 @@ func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, e
 		return r, nil, err
 	}
 	// Watches, exec, and port forwarding may last for days: longer than the credential is good.
-	pause := cmp.Or(g.IdentifyAgain, identityInterval)
+	pause, known := cmp.Or(g.IdentifyAgain, identityInterval), time.Now()
 	ctx := safego.While(identity.With(r.Context(), who), pause, "check who a client is", func() (time.Duration, bool) {
 		again, err := g.Identify(r)
+		if statusOf(err) != nil {
+			return pause, time.Since(known) < unknownFor
+		}
+		known = time.Now()
 		return pause, err == nil && reflect.DeepEqual(again, who)
 	})
 	identified := r.Clone(ctx)
@@ -67,9 +76,25 @@ func (g *Router) tenantOf(space string) string {
 	return g.TenantOf(space)
 }
 
-// refuseIdentity responds to a client that has proved who it is, and may not use the platform as that.
+// statusOf returns the status of an error that says that it isn't known now who a client is; nil for others.
+func statusOf(err error) *metav1.Status {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return nil
+	}
+	said := status.Status()
+	return &said
+}
+
+// refuseIdentity responds to a client that has proved who it is, and may not use the platform as that, or whose credential can't be checked
+// now.
 func refuseIdentity(w http.ResponseWriter, err error) {
 	closeAfter(w)
+	if status := statusOf(err); status != nil {
+		after, _ := apierrors.SuggestsClientDelay(err)
+		httpstatus.Write(w, int(status.Code), status.Reason, status.Message, time.Duration(after)*time.Second)
+		return
+	}
 	httpstatus.Write(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error(), 0)
 }
 

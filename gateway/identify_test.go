@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/identity"
 )
@@ -145,5 +147,67 @@ func TestVisitorsReachWhatGivesThemAccess(t *testing.T) {
 	}
 	if first := refused("solar"); refused("mars") != first || refused("nobody") != first || !strings.Contains(first, "gives you no access") {
 		t.Errorf("the responses differ: %s, %s, %s", first, refused("mars"), refused("nobody"))
+	}
+}
+
+// A4: while it isn't known who a client is, its requests may be sent again, and those that run go on for a time.
+func TestARequestLastsWhileItsClientCanNotBeChecked(t *testing.T) {
+	unknown := apierrors.NewTooManyRequests("the webhook can't be asked now", 7)
+	var asked atomic.Int32
+	router := &gateway.Router{
+		IdentifyAgain: time.Millisecond,
+		Identify: func(*http.Request) (*identity.Identity, error) {
+			switch n := asked.Add(1); {
+			case n == 1:
+				return &identity.Identity{Name: "alice", Tenant: "solar"}, nil
+			case n < 6:
+				return nil, unknown
+			}
+			return nil, nil
+		},
+		TenantOf: func(space string) string { return space },
+		Lookup: func(string) http.Handler {
+			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		},
+	}
+	router.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=true", nil))
+	if n := asked.Load(); n != 6 {
+		t.Errorf("it was asked %d times who the client is", n)
+	}
+	asked.Store(1)
+	w := httptest.NewRecorder()
+	router.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil))
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "7" || !strings.Contains(w.Body.String(), "can't be asked now") {
+		t.Errorf("a new request gets %d, %v: %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// A4: a client with a token that nobody knows any more gets 401, upon which it gets another token, though its path leads nowhere.
+func TestUnknownTokensAreUnauthorized(t *testing.T) {
+	for token, code := range map[string]int{"": http.StatusNotFound, "Bearer revoked": http.StatusUnauthorized} {
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+		r.Header.Set("Authorization", token)
+		w := httptest.NewRecorder()
+		(&gateway.Router{}).ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("with %q: %d", token, w.Code)
+		}
+	}
+}
+
+// T4: short paths of clients without a space lead to the default tenant, and let nobody in.
+func TestStrangersAreSentToTheDefaultTenant(t *testing.T) {
+	var verified string
+	router := &gateway.Router{
+		DefaultTenant: "everybody",
+		Verify: func(space string, r *http.Request) (*http.Request, bool, error) {
+			verified = space
+			return r, false, nil
+		},
+	}
+	w := httptest.NewRecorder()
+	router.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil))
+	if verified != "everybody" || w.Code != http.StatusUnauthorized {
+		t.Errorf("a stranger is verified for %q, and gets %d", verified, w.Code)
 	}
 }

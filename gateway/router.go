@@ -48,6 +48,8 @@ type Router struct {
 	// Own, if set, returns the space of a request whose path names none; "" if it is unknown. The result need not be
 	// verified, because Verify does that.
 	Own func(r *http.Request) (space string)
+	// DefaultTenant, if set, is the tenant whose space the short paths of clients without a space are for.
+	DefaultTenant string
 	// Verify, if set, reports whether a request without an identity has a credential of a space, which need not exist, and returns the
 	// request to serve. All other requests get the same response, so that nobody can find out which spaces exist. It
 	// returns an error if it can't decide now.
@@ -81,9 +83,9 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := r.URL.EscapedPath()
-	target, err := resolve.Resolve(path, cmp.Or(named, g.own(path, r, who)), "")
+	target, err := resolve.Resolve(path, cmp.Or(named, g.own(path, r, who)), g.DefaultTenant)
 	if err != nil {
-		refusePath(w, err)
+		refusePath(w, err, who == nil && r.Header.Get("Authorization") != "")
 		return
 	}
 	r = inside(r, target.Path)
@@ -189,11 +191,16 @@ func refuseStranger(w http.ResponseWriter, err error) {
 	httpstatus.Unauthorized(w)
 }
 
-// refusePath responds to a request whose path leads to no space.
-func refusePath(w http.ResponseWriter, err error) {
+// refusePath responds to a request whose path leads to no space. Clients with a credential that nobody knows, or knows any more, hear that,
+// so that they get another one.
+func refusePath(w http.ResponseWriter, err error, stranger bool) {
 	code := http.StatusBadRequest
 	if unresolved := (*resolve.Error)(nil); errors.As(err, &unresolved) {
 		code = unresolved.Code
+	}
+	if stranger && code == http.StatusNotFound {
+		refuseStranger(w, nil)
+		return
 	}
 	refuse(w, code, err.Error())
 }

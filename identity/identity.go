@@ -28,6 +28,8 @@ const (
 	PasswordFile Proof = "PasswordFile"
 	// OIDC is a token of an OpenID Connect provider that the platform's admin has named (A5).
 	OIDC Proof = "OIDC"
+	// Webhook is a token that a webhook of the platform's admin has reviewed (A4).
+	Webhook Proof = "Webhook"
 )
 
 // Identity is who makes a request. It is immutable.

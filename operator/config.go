@@ -29,7 +29,9 @@ type Config struct {
 	// PlatformName is the name of the platform of new spaces in a BerthConfiguration that the operator creates. Defaults to
 	// v1alpha1.DefaultPlatformName.
 	PlatformName string
-	Logger       logr.Logger
+	// DefaultTenant, if set, is the default tenant, whatever the BerthConfiguration says: the operator writes it there.
+	DefaultTenant string
+	Logger        logr.Logger
 	// NewClient makes the client of all writes. Tests make one that fails. Defaults to that of controller-runtime.
 	NewClient client.NewClientFunc
 }

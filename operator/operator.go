@@ -148,7 +148,7 @@ func (o *Operator) manager(host *rest.Config, scheme *runtime.Scheme) (manager.M
 		tenant.SetUpLeftovers,
 		publication.SetUp,
 		share.SetUp,
-		defaults.Defaults{PlatformName: o.config.PlatformName}.SetUp,
+		defaults.Defaults{PlatformName: o.config.PlatformName, Tenant: o.config.DefaultTenant}.SetUp,
 	} {
 		if err := set(m); err != nil {
 			return nil, fmt.Errorf("set up operator: %w", err)

@@ -12,9 +12,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/gateway/audit"
 	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/internal/fielderror"
+	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/manager"
 )
@@ -31,7 +33,7 @@ type Config struct {
 	Domain string
 	// TLS are the files of the endpoint's certificate. If they are empty, the platform issues one by its own CA.
 	TLS certificate.Paths
-	// Clients are files with clients' credentials that the platform itself gives out, for its tenants.
+	// Clients say by which credentials the platform itself knows clients.
 	Clients authn.Files
 	// Audit are files that say what is recorded of tenants' requests.
 	Audit audit.Files
@@ -62,6 +64,9 @@ func (c *Config) Complete() error {
 	if err := c.checkTLS(); err != nil {
 		return err
 	}
+	if err := c.checkDefaultTenant(); err != nil {
+		return fielderror.New("default-tenant", c.Clients.DefaultTenant, "%w", err)
+	}
 	return c.Options.Complete()
 }
 
@@ -78,6 +83,17 @@ func (c *Config) checkDomain() error {
 		}
 	}
 	return nil
+}
+
+func (c *Config) checkDefaultTenant() error {
+	switch name := c.Clients.DefaultTenant; name {
+	case "":
+		return nil
+	case v1alpha1.SystemTenant:
+		return errors.New("users without a tenant would reach all spaces; name a tenant with a space")
+	default:
+		return isolation.CheckSpaceName(name)
+	}
 }
 
 func (c *Config) checkTLS() error {

@@ -249,7 +249,7 @@ func (p *Platform) serve(context.Context) error {
 		UserOf: func(r *http.Request) string { return userOf(r).GetName() },
 	})
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Shares: p.shares, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, Verify: p.verify, Limiter: p.limiter, Audit: auditor.Audited, Meter: p.meter(), Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Shares: p.shares, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, Audit: auditor.Audited, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

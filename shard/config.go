@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster/accessreview"
 )
 
 // Config configures a shard. Its functions may be called concurrently.
@@ -49,6 +50,8 @@ type Config struct {
 	// Prepare, if set, creates on the host what a space needs there. The shard calls it before the first start of a
 	// space, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error
+	// Authorizer, if set, is asked after RBAC whether requests in spaces are allowed.
+	Authorizer *accessreview.Webhook
 	// Quota, if set, returns at each start of a space what holds it to the quota of its tenant; nil if nothing does.
 	Quota func(space string) *quota.Gate
 	// TenantQuota, if set, returns at each start of a space what tells it of the quota of its tenant; nil if it has none.

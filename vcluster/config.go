@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -72,6 +73,8 @@ type Config struct {
 	Access *access.Source
 	// Granted has rights of users whom the platform knows, if Access is nil. It may be nil, too.
 	Granted *access.Source
+	// AfterRBAC, if set, decides on what neither Access nor RBAC allows. It needs Access.
+	AfterRBAC authorizer.Authorizer
 	// Pods connects to pods where they run: for logs, exec, attach, and port forwarding; for the proxies of pods and
 	// services; and for webhooks and API services, which must then be pods of services. If it is nil, all of these use
 	// Dial.

@@ -107,7 +107,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.config.Quota != nil {
 		p.store.Quota = &storage.Quota{Gate: p.config.Quota, Usage: usage.New(p.config.HostLimits, clock.RealClock{})}
 	}
-	p.tenant = tenancy.New(p.config.Access, p.config.Granted)
+	p.tenant = tenancy.New(p.config.Access, p.config.Granted, p.config.AfterRBAC)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ type Access struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:MaxItems=192
 	AdditionalRoleBindings []AdditionalRoleBinding `json:"additionalRoleBindings,omitempty"`
 	// cordoned lets all clients of the space read and delete only. What runs in the space runs on. Defaults to false.
 	// +optional

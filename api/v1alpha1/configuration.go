@@ -69,6 +69,13 @@ type BerthConfigurationSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Administrators []Subject `json:"administrators,omitempty"`
+	// additionalRoleBindings are bound in each namespace of all tenants' spaces, besides those of each tenant. Their subjects are not
+	// owners. They give roles to groups that all tenants have, such as those of an identity service.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	AdditionalRoleBindings []AdditionalRoleBinding `json:"additionalRoleBindings,omitempty"`
 	// serviceAccountPromotion says whether an owner may make a ServiceAccount of a space an owner by the label
 	// owner.berth.dev/promote=true. Defaults to Disabled.
 	// +optional

@@ -223,6 +223,13 @@ func (in *BerthConfigurationSpec) DeepCopyInto(out *BerthConfigurationSpec) {
 		*out = make([]Subject, len(*in))
 		copy(*out, *in)
 	}
+	if in.AdditionalRoleBindings != nil {
+		in, out := &in.AdditionalRoleBindings, &out.AdditionalRoleBindings
+		*out = make([]AdditionalRoleBinding, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.MaxTreeDepth != nil {
 		in, out := &in.MaxTreeDepth, &out.MaxTreeDepth
 		*out = new(int32)

@@ -24,7 +24,12 @@ func flagGroups() []flagGroup {
 		{name: "General"},
 		{"Space", []string{"config", "platform-name", "space", "spaces-max", "idle-after", "dedicated", "dedicated-max", "dedicated-pods"}},
 		{"Host", []string{"host-kubeconfig", "nodes", "space-role", "operator", "leader-elect", "lease-namespace"}},
-		{"API endpoint", []string{"listen", "advertise", "tls-cert-file", "tls-key-file", "tls-ca-file", "space-domain", "client-ca-file", "token-auth-file", "basic-auth-file", "authentication-config", "authorization-policy-file", "kubeconfig-secrets", "argocd-namespace"}},
+		{"API endpoint", []string{"listen", "advertise", "tls-cert-file", "tls-key-file", "tls-ca-file", "space-domain", "client-ca-file", "token-auth-file", "basic-auth-file", "authentication-config", "authorization-policy-file", "default-tenant", "kubeconfig-secrets", "argocd-namespace"}},
+		{"Webhook", []string{
+			"authentication-token-webhook-config-file", "authentication-token-webhook-cache-ttl", "authentication-token-webhook-version",
+			"authentication-token-webhook-tenant-extra", "authentication-token-webhook-roles-extra", "authentication-token-webhook-project-extra",
+			"authorization-webhook-config-file", "authorization-webhook-version", "authorization-webhook-cache-authorized-ttl", "authorization-webhook-cache-unauthorized-ttl",
+		}},
 		{"Pod network", []string{"pods-address", "pods-port", "pods-namespace", "pods-selector", "dns-port", "dns-upstream", "host-domain"}},
 		{"Snapshot", []string{"snapshot-to", "snapshot-also-to", "snapshot-every", "snapshot-keep"}},
 		{"Observability", []string{"audit-log-dir", "audit-log-maxsize", "audit-log-maxbackup", "audit-policy-file", "audit-webhook-config-file", "metrics-listen", "trace-endpoint", "trace-per-million", "log-format", "verbosity"}},

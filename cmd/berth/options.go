@@ -64,6 +64,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.Audit.Webhook, "audit-webhook-config-file", "", "kubeconfig file for a server that gets the audit events of all tenants (default: only tenants have webhooks)")
 	cmd.Flags().StringVar(&o.Clients.Issuers, "authentication-config", "", "file with an AuthenticationConfiguration (apiserver.config.k8s.io/v1), whose OpenID Connect providers say by a claim which tenant a user is of (default: no providers)")
 	cmd.Flags().StringVar(&o.AuthorizationPolicy, "authorization-policy-file", "", "file with a Policy of abac.authorization.kubernetes.io/v1beta1 in each line, with spec.tenant of the user, and spec.space that is reached (default: no policies)")
+	o.addWebhookFlags(cmd)
 	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT of Berth's own /metrics, /livez, and /readyz, over HTTP without authentication (default: not served)")
 	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of an OTLP collector for traces of requests, over gRPC without TLS (default: no traces)")
 	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "number of requests to trace in a million")

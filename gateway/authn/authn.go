@@ -5,11 +5,13 @@ package authn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/clientaddr"
 	"github.com/berth-dev/berth/internal/clientcert"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/internal/safego"
@@ -31,6 +34,10 @@ type Files struct {
 	Tokens, Passwords string
 	// Issuers has an AuthenticationConfiguration of Kubernetes, with OpenID Connect providers.
 	Issuers string
+	// Webhook reviews tokens that nobody else has issued.
+	Webhook Webhook
+	// DefaultTenant is the tenant of users without one; "" if they are refused.
+	DefaultTenant string
 }
 
 // Authenticator says who clients are. It is safe for concurrent use.
@@ -41,6 +48,9 @@ type Authenticator struct {
 	tokens       *users
 	passwords    *users
 	issuers      *issuers
+	webhook      *reviews
+	// defaultTenant is that of users without one; it may be "".
+	defaultTenant string
 }
 
 // Refused means that a client has proved who it is, and may not use the platform as that. The message says why.
@@ -53,7 +63,7 @@ func refused(format string, args ...any) *Refused { return &Refused{fmt.Sprintf(
 
 // New reads files. If there is no error, Run must be called. exists reports whether there is a tenant now. The error is a [*fielderror.Error] of the flag with the file.
 func New(files Files, exists func(tenant string) bool, logger klog.Logger) (*Authenticator, error) {
-	a := &Authenticator{exists: exists}
+	a := &Authenticator{exists: exists, defaultTenant: files.DefaultTenant}
 	if files.ClientCA != "" {
 		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", files.ClientCA)
 		if err != nil {
@@ -71,6 +81,9 @@ func New(files Files, exists func(tenant string) bool, logger klog.Logger) (*Aut
 	if a.issuers, err = openIssuers(files.Issuers, logger); err != nil {
 		return nil, fielderror.New("authentication-config", files.Issuers, "%w", err)
 	}
+	if a.webhook, err = openWebhook(files.Webhook, logger); err != nil {
+		return nil, err
+	}
 	return a, nil
 }
 
@@ -85,11 +98,15 @@ func (a *Authenticator) Run(ctx context.Context) {
 }
 
 // Identify returns who makes a request, by its certificate, or else its token or password; nil if it has none that is known here. A client
-// with a certificate that is known here is nobody else. The error is a [*Refused].
+// with a certificate that is known here is nobody else. The error is a [*Refused], or an API status if that can't be said now.
 func (a *Authenticator) Identify(r *http.Request) (*identity.Identity, error) {
 	who, err := a.known(r)
 	if who == nil || err != nil {
 		return nil, err
+	}
+	if who.Tenant == "" {
+		of := *who
+		of.Tenant, who = a.defaultTenant, &of
 	}
 	return who, a.check(who)
 }
@@ -105,7 +122,11 @@ func (a *Authenticator) known(r *http.Request) (*identity.Identity, error) {
 		}
 	}
 	who, err := a.ofHeader(r)
-	if who != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+	certified := r.TLS != nil && len(r.TLS.PeerCertificates) > 0
+	if who == nil && err == nil && !certified { // last: it gets only tokens that nobody else knows
+		return a.webhook.find(clientaddr.OfRemote(r.RemoteAddr), bearer(r))
+	}
+	if who != nil && certified {
 		// The token or password would reach the space that has issued the certificate.
 		return nil, refused("you have a client certificate that the platform doesn't know, and a token or password of the platform; send one of them")
 	}
@@ -130,10 +151,23 @@ func (a *Authenticator) ofHeader(r *http.Request) (*identity.Identity, error) {
 	return nil, nil
 }
 
+// bearer returns the token of a request; "" if there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
 // Refuse returns an error if a request has a credential that is known here, for endpoints that are of a space alone: what a client sends
 // there reaches the process of the space. It implements [github.com/berth-dev/berth/gateway.Router.Identify].
 func (a *Authenticator) Refuse(r *http.Request) (*identity.Identity, error) {
-	if who, err := a.known(r); who != nil || err != nil {
+	who, err := a.known(r)
+	if statused := apierrors.APIStatus(nil); errors.As(err, &statused) {
+		return nil, err // it can't be said now
+	}
+	if who != nil || err != nil {
 		return nil, refused("you have a credential of the platform, and this is the API of a space for its own pods; use the address in your kubeconfig")
 	}
 	return nil, nil
@@ -155,7 +189,7 @@ func (a *Authenticator) check(who *identity.Identity) error {
 		return nil
 	}
 	if who.Tenant == "" {
-		return refused("your credential names no tenant; ask your admin to map a claim to %s", tenantExtra)
+		return refused("your credential names no tenant, and the platform has no default tenant; ask your admin to set --default-tenant, or for another credential")
 	}
 	if problems := validation.IsDNS1123Label(who.Tenant); len(problems) > 0 {
 		return refused("your credential names the tenant %.100q: %s; ask your admin for another credential", who.Tenant, problems[0])

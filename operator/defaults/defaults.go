@@ -33,6 +33,8 @@ const annotationFirst = "berth.dev/first-publication"
 type Defaults struct {
 	// PlatformName is the name of the platform of new spaces, if the operator creates the configuration.
 	PlatformName string
+	// Tenant, if set, is the default tenant.
+	Tenant string
 }
 
 // SetUp adds the controller to a manager.
@@ -58,10 +60,14 @@ func (d Defaults) SetUp(m manager.Manager) error {
 
 func (d Defaults) create(ctx context.Context, c client.Client) error {
 	config := &v1alpha1.BerthConfiguration{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ConfigurationName}}
+	config.Spec.DefaultTenantName = d.Tenant
 	if d.PlatformName != v1alpha1.DefaultPlatformName {
 		config.Spec.TenantDefaults.PlatformName = d.PlatformName
 	}
 	if err := ensure(ctx, c, config); err != nil {
+		return err
+	}
+	if err := d.nameTenant(ctx, c, config); err != nil {
 		return err
 	}
 	if err := firstPublication(ctx, c, config); err != nil {
@@ -76,6 +82,19 @@ func (d Defaults) create(ctx context.Context, c client.Client) error {
 		errs = append(errs, ensure(ctx, c, &v1alpha1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	return errors.Join(errs...)
+}
+
+// nameTenant writes the default tenant into the configuration, so that it is protected as one.
+func (d Defaults) nameTenant(ctx context.Context, c client.Client, config *v1alpha1.BerthConfiguration) error {
+	if d.Tenant == "" || config.Spec.DefaultTenantName == d.Tenant || config.UID == "" { // then its event comes
+		return nil
+	}
+	before := config.DeepCopy()
+	config.Spec.DefaultTenantName = d.Tenant
+	if err := c.Patch(ctx, config, client.MergeFrom(before), fieldOwner); err != nil {
+		return fmt.Errorf("set the default tenant in BerthConfiguration %s: %w", config.Name, err)
+	}
+	return nil
 }
 
 // firstPublication creates the Publication that a host begins with, once: an admin may delete it. An annotation of the configuration

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -90,7 +91,7 @@ func (one *run) access() v1alpha1.Access {
 		Administrators:          config.Administrators,
 		OwnerScope:              config.OwnerScope,
 		ServiceAccountPromotion: config.ServiceAccountPromotion,
-		AdditionalRoleBindings:  one.rights.Bindings,
+		AdditionalRoleBindings:  slices.Concat(config.AdditionalRoleBindings, one.rights.Bindings),
 		Cordoned:                spec.Cordoned,
 	}
 	for _, owner := range one.rights.Owners {

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
+	"github.com/berth-dev/berth/vcluster/accessreview"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -85,8 +86,13 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return err
 	}
 	sync.QuotaChanged, sync.QuotaEased, sync.VolumeChanged = m.quotaChanged, m.shares.Eased, m.volumeChanged
+	asked, err := accessreview.Open(m.config.Authorizer)
+	if err != nil {
+		return err
+	}
 	m.shard, err = shard.Start(ctx, shard.Config{
-		Dir: datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
+		Authorizer: asked,
+		Dir:        datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
 		Host: m.env.Host, Sync: sync,
 		Settings: func(space string) shard.Settings { return specs.Shard(space, m.closed) },
 		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/berth-dev/berth/platform/specs"
+	"github.com/berth-dev/berth/vcluster/accessreview"
 )
 
 // Options are what all processes of a platform need.
@@ -18,6 +19,8 @@ type Options struct {
 
 	Pods   Pods
 	Traces Traces
+	// Authorizer configures the webhook that is asked after RBAC whether requests in spaces are allowed.
+	Authorizer accessreview.Config
 
 	// Specs are made from Options by [Options.Complete].
 	Specs *specs.Specs `json:"-"`
@@ -26,7 +29,7 @@ type Options struct {
 // Complete sets defaults, and rejects invalid values. The error is a [*fielderror.Error], or for the specs of spaces
 // the aggregate of a [field.ErrorList].
 func (c *Options) Complete() (err error) {
-	if err := errors.Join(c.Traces.check(), c.Pods.check()); err != nil {
+	if err := errors.Join(c.Traces.check(), c.Pods.check(), c.Authorizer.Complete()); err != nil {
 		return err
 	}
 	c.Specs, err = specs.New(&c.Options)

@@ -19,13 +19,14 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/vcluster/accessreview"
 )
 
 // T9, X4: the process of a dedicated space is told all that this one was told.
 func TestADedicatedSpacesProcessIsToldTheSame(t *testing.T) {
 	told := &Dedicated{Space: "own", Closed: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Endpoint: "https://berth.example", Listen: dedicated.Addresses{API: ":1", Commands: ":2"}, Options: Options{
 		DataDir: "/data", Pods: Pods{Address: "192.0.2.1", APIPort: 1, DNSPort: 2, Upstreams: []string{"192.0.2.2"}, HostDomain: "d", Namespace: "platform", Selector: "app=berth"},
-		Traces: Traces{Endpoint: "127.0.0.1:4317", PerMillion: 7}, Options: specs.Options{
+		Traces: Traces{Endpoint: "127.0.0.1:4317", PerMillion: 7}, Authorizer: accessreview.Config{Kubeconfig: []byte("{}"), Version: "v1", Allowed: time.Minute, Unallowed: time.Second}, Options: specs.Options{
 			IdleAfter: time.Minute, Spaces: []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Limits: map[string]resource.Quantity{"watches": resource.MustParse("5")}}}},
 			AllowedSync:        []v1alpha1.SyncOption{{Resource: "nodes", Value: "standins"}},
 			SpaceDefaults:      v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "priorityclasses", Value: "tier=a,x in (a,b)"}}},

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/vcluster/accessreview"
 )
 
 // These are files in the directory that the platform writes for the process, in addition to those of [hostaccess].
@@ -77,8 +78,13 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 			running.RetryWorkloads()
 		}
 	}}
+	asked, err := accessreview.Open(d.Authorizer)
+	if err != nil {
+		return err
+	}
 	spaces, err = startShardOnceAllowed(ctx, shard.Config{
-		Dir: datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
+		Authorizer: asked,
+		Dir:        datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
 		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, d.Closed) },
 		Pods:     d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),

@@ -30,6 +30,8 @@ type Authorizer struct {
 	source       *access.Source
 	accounts     corelisters.ServiceAccountLister
 	clusterRoles rbaclisters.ClusterRoleLister
+	// afterRBAC, if set, decides on what RBAC doesn't allow.
+	afterRBAC authorizer.Authorizer
 	// groups, if set, returns the API groups of custom resources, for lists of what somebody may do.
 	groups func() []string
 }
@@ -41,19 +43,23 @@ func NewAuthorizer(source *access.Source, f informers.SharedInformerFactory) *Au
 	}
 }
 
-// WithRBAC returns what the authorizer and then RBAC decide, and the resolver of the rules of both.
+// WithRBAC returns what the authorizer, then RBAC, and then the webhook decide, and the resolver of the rules of both.
 func (t *Authorizer) WithRBAC(f informers.SharedInformerFactory) (authorizer.Authorizer, authorizer.RuleResolver, error) {
 	v1 := f.Rbac().V1()
 	own := rbac.New(
 		&rbac.RoleGetter{Lister: v1.Roles().Lister()}, unkeptBindings{v1.RoleBindings().Lister()},
 		&rbac.ClusterRoleGetter{Lister: t.clusterRoles}, &rbac.ClusterRoleBindingLister{Lister: v1.ClusterRoleBindings().Lister()},
 	)
-	all, err := union.New(
+	authorizers := []union.NamedAuthorizer{
 		byGrants(t.source),
-		union.NamedAuthorizer{AuthorizerName: "berth.dev/tenant", Authorizer: authorizer.AuthorizerFunc(t.authorize)},
-		union.NamedAuthorizer{AuthorizerName: "kubernetes.io/system-privileged-group", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: own},
-	)
+		{AuthorizerName: "berth.dev/tenant", Authorizer: authorizer.AuthorizerFunc(t.authorize)},
+		{AuthorizerName: "kubernetes.io/system-privileged-group", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		{AuthorizerName: "rbac", Authorizer: own},
+	}
+	if t.afterRBAC != nil {
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: "webhook", Authorizer: t.afterRBAC})
+	}
+	all, err := union.New(authorizers...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("combine authorizers: %w", err)
 	}

@@ -23,17 +23,18 @@ type Tenancy struct {
 	grants     *access.Source // source, or what holds grants alone; it may be nil
 	plugin     *Plugin
 	authorizer *Authorizer
+	afterRBAC  authorizer.Authorizer
 	sessions   sessions
 	shared     *shared // nil until FollowShared
 }
 
 // New returns the tenancy of a control plane whose state source holds. If it is nil, granted may hold rights of users whom the platform
-// knows, which is all that is then enforced.
-func New(source, granted *access.Source) *Tenancy {
+// knows, which is all that is then enforced. afterRBAC, if it isn't nil, decides on what RBAC doesn't allow.
+func New(source, granted *access.Source, afterRBAC authorizer.Authorizer) *Tenancy {
 	if source != nil {
 		granted = source
 	}
-	return &Tenancy{source: source, grants: granted, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
+	return &Tenancy{source: source, grants: granted, afterRBAC: afterRBAC, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
 }
 
 // Source returns what holds the state; nil if there is none.
@@ -58,6 +59,7 @@ func (t *Tenancy) Authorize(f informers.SharedInformerFactory, without authorize
 		return all, rules, err
 	}
 	t.authorizer = NewAuthorizer(t.source, f)
+	t.authorizer.afterRBAC = t.afterRBAC
 	all, rules, err := t.authorizer.WithRBAC(f)
 	t.sessions.authorizer, t.sessions.source = all, t.source
 	return all, rules, err

@@ -144,6 +144,12 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.berth-dev.berth.api.v1alpha1.BerthConfigurationSpec
   map:
     fields:
+    - name: additionalRoleBindings
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.AdditionalRoleBinding
+          elementRelationship: atomic
     - name: administrators
       type:
         list:

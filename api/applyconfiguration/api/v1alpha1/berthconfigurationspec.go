@@ -22,6 +22,9 @@ type BerthConfigurationSpecApplyConfiguration struct {
 	OwnerScope *OwnerScopeApplyConfiguration `json:"ownerScope,omitempty"`
 	// administrators own all tenants. They have all rights in their spaces.
 	Administrators []SubjectApplyConfiguration `json:"administrators,omitempty"`
+	// additionalRoleBindings are bound in each namespace of all tenants' spaces, besides those of each tenant. Their subjects are not
+	// owners. They give roles to groups that all tenants have, such as those of an identity service.
+	AdditionalRoleBindings []AdditionalRoleBindingApplyConfiguration `json:"additionalRoleBindings,omitempty"`
 	// serviceAccountPromotion says whether an owner may make a ServiceAccount of a space an owner by the label
 	// owner.berth.dev/promote=true. Defaults to Disabled.
 	ServiceAccountPromotion *apiv1alpha1.Feature `json:"serviceAccountPromotion,omitempty"`
@@ -62,6 +65,19 @@ func (b *BerthConfigurationSpecApplyConfiguration) WithAdministrators(values ...
 			panic("nil value passed to WithAdministrators")
 		}
 		b.Administrators = append(b.Administrators, *values[i])
+	}
+	return b
+}
+
+// WithAdditionalRoleBindings adds the given value to the AdditionalRoleBindings field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the AdditionalRoleBindings field.
+func (b *BerthConfigurationSpecApplyConfiguration) WithAdditionalRoleBindings(values ...*AdditionalRoleBindingApplyConfiguration) *BerthConfigurationSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithAdditionalRoleBindings")
+		}
+		b.AdditionalRoleBindings = append(b.AdditionalRoleBindings, *values[i])
 	}
 	return b
 }

@@ -1,0 +1,108 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package authn
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/berth-dev/berth/gateway/resolve"
+	"github.com/berth-dev/berth/identity"
+)
+
+// maxReviewed limits what a webhook says of a user, in bytes. It is remembered.
+const maxReviewed = 8 << 10
+
+// identityOf returns who a webhook says that a user is. Roles become groups: ROLE, and PROJECT:ROLE if they are of a project. The error is
+// a [*Refused].
+func (w *Webhook) identityOf(u user.Info) (*identity.Identity, error) {
+	extra := u.GetExtra()
+	tenant, err := single(extra[w.TenantExtra])
+	switch {
+	case err != nil:
+		return nil, err
+	case tenant == resolve.System:
+		// Whoever can name a tenant in an identity service, such as a domain of Keystone, would reach all spaces.
+		return nil, refused("your token names the tenant %s, which users of the webhook can't be of; ask your admin for a client certificate", tenant)
+	}
+	groups := slices.Concat(u.GetGroups(), w.groups(extra))
+	slices.Sort(groups) // webhooks list them in any order
+	groups = slices.DeleteFunc(slices.Compact(groups), func(group string) bool { return group == user.AllAuthenticated || group == "" })
+	who := &identity.Identity{Name: u.GetName(), UID: u.GetUID(), Groups: groups, Extra: kept(extra), Tenant: tenant, Proof: identity.Webhook}
+	if err := acceptable(who); err != nil {
+		return nil, err
+	}
+	return who, nil
+}
+
+// single returns the tenant of an extra field; "" if there is none.
+func single(values []string) (string, error) {
+	switch {
+	case len(values) == 0:
+		return "", nil
+	case len(values) > 1 || values[0] == "":
+		return "", refused("your token names %d tenants, or an empty one; ask your admin for a token of one tenant", len(values))
+	}
+	return values[0], nil
+}
+
+// groups returns the groups of the roles. A role with a colon in its name has only the group with a project, so that it can't pass for the
+// role of a project.
+func (w *Webhook) groups(extra map[string][]string) (groups []string) {
+	project, _ := single(extra[w.ProjectExtra])
+	for _, role := range extra[w.RolesExtra] {
+		if role == "" {
+			continue
+		}
+		if !strings.Contains(role, ":") {
+			groups = append(groups, role)
+		}
+		if project != "" && !strings.Contains(project, ":") {
+			groups = append(groups, project+":"+role)
+		}
+	}
+	return groups
+}
+
+// kept returns the extra fields that an identity has, for a webhook that authorizes. Some mean something to Kubernetes or to Berth.
+func kept(extra map[string][]string) map[string][]string {
+	fields := map[string][]string{}
+	for key, values := range extra {
+		domain, _, _ := strings.Cut(strings.ToLower(key), "/") // as impersonation has keys
+		if domain == "berth.dev" || domain == "authentication.kubernetes.io" || strings.HasSuffix(domain, ".berth.dev") {
+			continue
+		}
+		values = slices.Clone(values)
+		slices.Sort(values)
+		fields[strings.ToLower(key)] = values
+	}
+	return fields
+}
+
+// acceptable refuses users that nobody can be, and those that would take too much memory.
+func acceptable(who *identity.Identity) error {
+	texts := append([]string{who.Name, who.UID}, who.Groups...)
+	for _, key := range slices.Sorted(maps.Keys(who.Extra)) {
+		texts = append(append(texts, key), who.Extra[key]...)
+	}
+	size := 0
+	for _, text := range texts {
+		size += len(text)
+		if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }) {
+			return refused("your token is of a user or group with a control character in the name, %.100q; ask your admin to rename it", text)
+		}
+	}
+	const each = 16 // of a text, at least
+	switch {
+	case who.Name == "":
+		return refused("your token is of a user without a name; ask your admin for another token")
+	case size+each*len(texts) > maxReviewed:
+		return refused("your token is of a user with %d groups, roles, and other names of %d bytes, and may be of one with %d bytes; ask your admin for a token with fewer roles", len(texts), size, maxReviewed)
+	}
+	return nil
+}
