@@ -51,7 +51,7 @@ func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
 // Account is what one space uses now. It is safe for concurrent use. A nil account bounds and counts nothing: it is that of
 // the host, and of tests.
 type Account struct {
-	limits  atomic.Pointer[Limits]
+	limits  Limits
 	tenant  *Tenant // nil if the space has none
 	used    [quantities]atomic.Int64
 	refused [quantities]atomic.Uint64
@@ -60,21 +60,14 @@ type Account struct {
 }
 
 // NewAccount returns an account with nothing in use.
-func NewAccount(l Limits) *Account {
-	a := &Account{}
-	a.SetLimits(l)
-	return a
-}
-
-// SetLimits sets the limits, which must not be changed afterwards. What is in use beyond them stays.
-func (a *Account) SetLimits(l Limits) { a.limits.Store(&l) }
+func NewAccount(l Limits) *Account { return &Account{limits: l} }
 
 // Limit of a quantity.
 func (a *Account) Limit(q Quantity) int64 {
 	if a == nil {
 		return 1<<63 - 1
 	}
-	return a.limits.Load().Of(q)
+	return a.limits.Of(q)
 }
 
 // Take notes that n more are in use, or returns an [*ExceededError] and notes that. Give must follow a success.

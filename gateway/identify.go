@@ -51,21 +51,22 @@ func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, e
 	return identified, who, nil
 }
 
-// reach returns the request of a client as it reaches a space, if the client may use the space at all: as itself in a space of its tenant,
-// or in any if it is a system user (Z1, Z2), and as a visitor if the space gives it rights (Z4, Z5). Whether there is such a space makes
-// no difference to others.
-func (g *Router) reach(r *http.Request, who *identity.Identity, space string) (*http.Request, bool) {
-	if who.Tenant == resolve.System || who.Tenant != "" && g.tenantOf(space) == who.Tenant {
-		return r, true
-	}
+// isOf reports whether a client uses a space as itself: one of its tenant, or any if it is a system user (Z1, Z2).
+func (g *Router) isOf(who *identity.Identity, space string) bool {
+	return who.Tenant == resolve.System || who.Tenant != "" && g.tenantOf(space) == who.Tenant
+}
+
+// visit returns the request of a client as it reaches a space of another tenant: as a visitor, if the space gives it rights (Z4, Z5), and
+// otherwise nil. Whether there is such a space makes no difference.
+func (g *Router) visit(r *http.Request, who *identity.Identity, space string) *http.Request {
 	if who.Tenant == "" || g.Shares == nil {
-		return r, false
+		return nil
 	}
 	visitor := who.AsVisitor()
 	if !g.Shares(r.Context(), space, visitor) {
-		return r, false
+		return nil
 	}
-	return r.WithContext(identity.With(r.Context(), visitor)), true
+	return r.WithContext(identity.With(r.Context(), visitor))
 }
 
 // tenantOf returns the tenant of a space; "" if it has none.

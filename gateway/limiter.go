@@ -61,8 +61,6 @@ type LimiterConfig struct {
 	TenantOf func(space string) string
 	// TenantLimits returns the limits of a tenant, as [bounds.TenantLimits] makes them; nil for the defaults.
 	TenantLimits func(tenant string) bounds.Limits
-	// UserOf returns the user of a request to a space whose credential has been accepted.
-	UserOf func(r *http.Request) string
 }
 
 // NewLimiter returns the limiter of a process.
@@ -75,9 +73,6 @@ func NewLimiter(c LimiterConfig) *Limiter {
 	}
 	if c.TenantLimits == nil {
 		c.TenantLimits = func(string) bounds.Limits { return nil }
-	}
-	if c.UserOf == nil {
-		c.UserOf = func(*http.Request) string { return "" }
 	}
 	processors := runtime.GOMAXPROCS(0)
 	half := max(1, processors/2)
@@ -96,11 +91,11 @@ func NewLimiter(c LimiterConfig) *Limiter {
 // errTurn means that a request has waited for too long.
 var errTurn = errors.New("the tenant has more requests than this process executes for it at once: send fewer at a time, and retry")
 
-// limit serves a space's requests within its limits.
-func (l *Limiter) limit(space string, meter Meter, next http.Handler) http.Handler {
+// limit serves requests of a user to a space within their limits. meter, which may be nil, counts those that are refused.
+func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := l.classifier.classify(r)
-		who := l.flowOf(space, r)
+		who := l.flowOf(space, user, r)
 		end, err := l.begin(space, who, k)
 		if err != nil {
 			reject(w, space, err, meter)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
@@ -68,7 +69,7 @@ func serveLimiter(t *testing.T, config gateway.LimiterConfig) *limitedServer {
 	})
 	router := &gateway.Router{
 		Lookup:  func(string) http.Handler { return handler },
-		Limiter: gateway.NewLimiter(config), Meter: &s.rejected, TenantOf: config.TenantOf,
+		Limiter: gateway.NewLimiter(config), Meter: &s.rejected, TenantOf: config.TenantOf, UserOf: func(r *http.Request) user.Info { return &user.DefaultInfo{Name: r.URL.Query().Get("as")} },
 		Identify: func(r *http.Request) (*identity.Identity, error) {
 			if r.Header.Get("User") == "" {
 				return nil, nil
@@ -174,7 +175,6 @@ func TestHostileTenantsAndUsersLeaveOthersTheirs(t *testing.T) {
 		TenantLimits: func(string) bounds.Limits {
 			return bounds.TenantLimits(bounds.Limits{bounds.RequestsWriting: 8})
 		},
-		UserOf: func(r *http.Request) string { return r.URL.Query().Get("as") },
 	})
 	const write = "/api/v1/namespaces/default/configmaps"
 	var flood sync.WaitGroup
@@ -228,6 +228,52 @@ func TestHostileRatesAreRejected(t *testing.T) {
 	}
 	if code, _, status := s.ask(t, http.MethodGet, "/spaces/b/api"); code != http.StatusOK {
 		t.Errorf("another space: %d %s", code, status.Message)
+	}
+}
+
+// L1: the rate of a tenant holds over all its spaces, and one user leaves others some of it, however much of his is refused.
+func TestHostileRatesOfATenantAreBounded(t *testing.T) {
+	s := serveLimiter(t, gateway.LimiterConfig{
+		TenantOf:     func(space string) string { return strings.Split(space, "-")[0] },
+		TenantLimits: func(string) bounds.Limits { return bounds.TenantLimits(bounds.Limits{bounds.RequestRate: 16}) },
+	})
+	var rejected int
+	for i := range 200 { // 28 of one user may come at once, and 14 a second
+		code, _, status := s.ask(t, http.MethodGet, []string{"/spaces/solar", "/spaces/solar-b"}[i%2]+"/api?as=flood")
+		if code == http.StatusTooManyRequests && strings.Contains(status.Message, "the user's limit request-rate is reached") {
+			rejected++
+		}
+	}
+	if rejected < 50 {
+		t.Errorf("%d requests were rejected", rejected)
+	}
+	if code, _, status := s.ask(t, http.MethodGet, "/spaces/solar/api?as=other"); code != http.StatusOK {
+		t.Errorf("another user: %d %s", code, status.Message)
+	}
+	if code, _, status := s.ask(t, http.MethodGet, "/spaces/lunar/api"); code != http.StatusOK {
+		t.Errorf("another tenant: %d %s", code, status.Message)
+	}
+}
+
+// L1, Z1: what a user asks of other tenants' spaces counts toward the limits of his own tenant alone, whether there are such spaces or not.
+func TestHostileRefusedRequestsAreLimited(t *testing.T) {
+	s := serveLimiter(t, gateway.LimiterConfig{
+		TenantOf:     func(space string) string { return space },
+		TenantLimits: func(string) bounds.Limits { return bounds.TenantLimits(bounds.Limits{bounds.RequestRate: 8}) },
+	})
+	codes := map[int]int{}
+	for i := range 100 {
+		code, _, _ := s.askAs(t, "bob", "solar", http.MethodGet, []string{"/spaces/lunar/api", "/spaces/nobody/api"}[i%2])
+		codes[code]++
+	}
+	if codes[http.StatusForbidden] == 0 || codes[http.StatusTooManyRequests] < 30 || len(codes) != 2 {
+		t.Errorf("the codes are %v", codes)
+	}
+	if code, _, status := s.askAs(t, "eve", "lunar", http.MethodGet, "/spaces/lunar/api"); code != http.StatusOK {
+		t.Errorf("a user of the other tenant: %d %s", code, status.Message)
+	}
+	if len(s.rejected.all) > 0 {
+		t.Errorf("rejections are counted for %v", s.rejected.all)
 	}
 }
 

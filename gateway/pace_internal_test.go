@@ -313,7 +313,7 @@ func TestAWatchHasItsTurnUntilItsAnswerBegins(t *testing.T) {
 		go func() {
 			defer close(served)
 			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?watch=1&resourceVersion=5", http.NoBody)
-			l.limit("a", nil, http.HandlerFunc(watch)).ServeHTTP(flushRecorder{httptest.NewRecorder()}, r)
+			l.limit("a", "", nil, http.HandlerFunc(watch)).ServeHTTP(flushRecorder{httptest.NewRecorder()}, r)
 		}()
 		synctest.Wait()
 		if used := l.others.used; used != 0 {

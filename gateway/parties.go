@@ -44,8 +44,8 @@ type requests struct {
 // requestQuantities is the number of quantities of requests, which follow each other in package bounds. The last is their rate.
 const requestQuantities = bounds.RequestRate - bounds.RequestsReading + 1
 
-// share is what a request counts toward, and its limit.
-type share struct {
+// allowance is what a request counts toward, and its limit.
+type allowance struct {
 	*requests
 	limit func(bounds.Quantity) int64
 	of    bounds.Owner
@@ -53,12 +53,10 @@ type share struct {
 
 // flowOf returns whose turn a request takes: that of the client's tenant, which is that of the space, unless the client is known as a
 // user of another.
-func (l *Limiter) flowOf(space string, r *http.Request) flow {
-	tenant, user := l.config.TenantOf(space), ""
+func (l *Limiter) flowOf(space, user string, r *http.Request) flow {
+	tenant := l.config.TenantOf(space)
 	if who := identity.From(r.Context()); who != nil {
-		tenant, user = cmp.Or(who.Tenant, tenant), who.Name
-	} else {
-		user = l.config.UserOf(r)
+		tenant = cmp.Or(who.Tenant, tenant)
 	}
 	f := flow{tenant: ofTenant + tenant, user: uint8(maphash.String(l.seed, user) % userFlows)} //nolint:gosec // less than userFlows
 	if tenant == "" {
@@ -84,16 +82,19 @@ func (l *Limiter) begin(space string, who flow, k class) (end func(), err error)
 	defer l.mu.Unlock()
 	payer := l.party(who.tenant, now)
 	parties, limit, of := []*party{payer}, own.Of, bounds.Owner("")
-	var shares []share
+	var allowances []allowance
 	if hasTenant {
 		limit, of = tenant.Of, bounds.OfTenant
 		if l.config.TenantOf(space) == name {
 			parties = append(parties, l.party(ofSpace+space, now))
-			shares = append(shares, share{&parties[1].requests, own.Of, ""})
+			allowances = append(allowances, allowance{&parties[1].requests, own.Of, ""})
 		}
 	}
-	shares = append(shares, share{&payer.requests, limit, of}, share{payer.user(who.user), func(q bounds.Quantity) int64 { return limit(q) - limit(q)/userReserve }, bounds.OfUser})
-	if err := take(shares, k.quantity, now); err != nil {
+	// The user comes first: what it is refused takes nothing of the others' rate.
+	allowances = append([]allowance{
+		{payer.user(who.user), func(q bounds.Quantity) int64 { return limit(q) - limit(q)/userReserve }, bounds.OfUser}, {&payer.requests, limit, of},
+	}, allowances...)
+	if err := take(allowances, k.quantity, now); err != nil {
 		return nil, err
 	}
 	for _, p := range parties {
@@ -102,7 +103,7 @@ func (l *Limiter) begin(space string, who flow, k class) (end func(), err error)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, s := range shares {
+		for _, s := range allowances {
 			s.inFlight[k.quantity-bounds.RequestsReading]--
 		}
 		for _, p := range parties {
@@ -132,15 +133,16 @@ func (p *party) user(user uint8) *requests {
 	return r
 }
 
-// take counts a request toward all shares, or toward none and returns an error.
-func take(shares []share, q bounds.Quantity, now time.Time) error {
-	for _, s := range shares {
+// take counts a request toward all allowances, or returns an error. Of what is refused, only the rates count that come before the one that
+// is exceeded.
+func take(allowances []allowance, q bounds.Quantity, now time.Time) error {
+	for _, s := range allowances {
 		if used, limit := s.inFlight[q-bounds.RequestsReading], s.limit(q); used >= limit {
 			s.refused[q-bounds.RequestsReading]++
 			return &bounds.ExceededError{Quantity: q, Asked: 1, Used: used, Limit: limit, Of: s.of}
 		}
 	}
-	for _, s := range shares {
+	for _, s := range allowances {
 		perSecond := s.limit(bounds.RequestRate)
 		if s.rate == nil {
 			s.rate = rate.NewLimiter(rate.Limit(perSecond), int(2*perSecond))
@@ -154,7 +156,7 @@ func take(shares []share, q bounds.Quantity, now time.Time) error {
 			return &bounds.ExceededError{Quantity: bounds.RequestRate, Asked: 1, Used: perSecond, Limit: perSecond, Of: s.of}
 		}
 	}
-	for _, s := range shares {
+	for _, s := range allowances {
 		s.inFlight[q-bounds.RequestsReading]++
 	}
 	return nil

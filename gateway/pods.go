@@ -78,5 +78,20 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 		noSuchSpace(w)
 		return
 	}
-	p.Router.serveSpace(space, p.Router.limited(space, handler), w, inside(r, cmp.Or(r.URL.EscapedPath(), "/")))
+	handler = p.Router.limited(space, addr.Addr().String(), p.Router.Meter, p.recorded(space, handler))
+	p.Router.serveSpace(space, handler, w, inside(r, cmp.Or(r.URL.EscapedPath(), "/")))
+}
+
+// recorded has requests with a credential of the space recorded. Who sends others can name any user.
+func (p Pods) recorded(space string, next http.Handler) http.Handler {
+	if p.Router.Verify == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if verified, ok, err := p.Router.Verify(space, r); ok && err == nil {
+			p.Router.audited(p.Router.tenantOf(space), space, next).ServeHTTP(w, verified)
+			return
+		}
+		next.ServeHTTP(w, r) // the API server refuses it
+	})
 }

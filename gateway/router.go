@@ -15,6 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/gateway/tenantfields"
@@ -56,8 +57,10 @@ type Router struct {
 	Verify func(space string, r *http.Request) (verified *http.Request, ok bool, err error)
 	// Limiter, if set, limits the requests of each space.
 	Limiter *Limiter
-	// Audit, if set, returns a handler that records requests to a space.
-	Audit func(space string, next http.Handler) http.Handler
+	// UserOf, if set, returns the user of a request whose credential has been accepted.
+	UserOf func(r *http.Request) user.Info
+	// Audit, if set, returns a handler that records requests to a space of a tenant, either of which may be "".
+	Audit func(tenant, space string, next http.Handler) http.Handler
 	// Meter, if set, counts each request to a space that exists.
 	Meter Meter
 	// Traces, if set, gets a span for each such request.
@@ -90,13 +93,18 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = inside(r, target.Path)
 	switch {
-	case who != nil:
-		reaches := false
-		if r, reaches = g.reach(r, who, target.Space); !reaches {
-			g.audited(who.Tenant, refusingTenant(who, target.Space)).ServeHTTP(w, r)
-			return
-		}
-	case g.Verify != nil:
+	case who != nil && !g.isOf(who, target.Space):
+		// What others than the space's own ask counts for their tenant, whether there is such a space or not.
+		g.limited(target.Space, who.Name, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			visiting := g.visit(r, who, target.Space)
+			if visiting == nil {
+				g.audited(who.Tenant, "", refusingTenant(who, target.Space)).ServeHTTP(w, r)
+				return
+			}
+			g.serve(target, w, visiting, func(next http.Handler) http.Handler { return next })
+		})).ServeHTTP(w, r)
+		return
+	case who == nil && g.Verify != nil:
 		verified, ok, err := g.Verify(target.Space, r)
 		if err != nil || !ok {
 			refuseStranger(w, err)
@@ -104,6 +112,11 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		r = verified
 	}
+	g.serve(target, w, r, func(next http.Handler) http.Handler { return g.limited(target.Space, g.userOf(r), g.Meter, next) })
+}
+
+// serve serves a request of a client that may use the space.
+func (g *Router) serve(target resolve.Target, w http.ResponseWriter, r *http.Request, limited func(http.Handler) http.Handler) {
 	handler := g.Lookup(target.Space)
 	if handler == nil {
 		noSuchSpace(w)
@@ -113,7 +126,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
 		return
 	}
-	handler = g.limited(target.Space, g.audited(target.Space, tenantfields.Wrap(target, handler)))
+	handler = limited(g.audited(g.tenantOf(target.Space), target.Space, tenantfields.Wrap(target, handler)))
 	g.serveSpace(target.Space, redirecting(target, handler), w, r)
 }
 
@@ -153,23 +166,31 @@ func (g *Router) serveSpace(name string, handler http.Handler, w http.ResponseWr
 }
 
 // audited has requests to a space recorded. Those that a limit refuses are not: a flood of them would be a flood of records.
-func (g *Router) audited(space string, next http.Handler) http.Handler {
+func (g *Router) audited(tenant, space string, next http.Handler) http.Handler {
 	if g.Audit == nil {
 		return next
 	}
-	return g.Audit(space, next)
+	return g.Audit(tenant, space, next)
 }
 
-func (g *Router) limited(space string, next http.Handler) http.Handler {
+func (g *Router) limited(space, user string, meter Meter, next http.Handler) http.Handler {
 	if g.Limiter == nil {
 		return next
 	}
-	return g.Limiter.limit(space, g.Meter, next)
+	return g.Limiter.limit(space, user, meter, next)
 }
 
 // strangerTimeout limits how long a client without a credential may take to send the rest of its request, and to read
 // the response.
 const strangerTimeout = 5 * time.Second
+
+// userOf returns the name of the user of a request.
+func (g *Router) userOf(r *http.Request) string {
+	if g.UserOf == nil {
+		return ""
+	}
+	return g.UserOf(r).GetName()
+}
 
 // closeAfter closes the connection after a response that needs no credential. Such a connection must not keep the place
 // of others, and no limit applies to its requests, whereas TLS handshakes are limited.

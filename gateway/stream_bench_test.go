@@ -20,7 +20,7 @@ func BenchmarkStreams(b *testing.B) {
 			b.Run("without", func(b *testing.B) { echo(b, size, func(h http.Handler) http.Handler { return h }) })
 			b.Run("turns", func(b *testing.B) {
 				l := NewLimiter(LimiterConfig{})
-				echo(b, size, func(h http.Handler) http.Handler { return l.limit("a", nil, h) })
+				echo(b, size, func(h http.Handler) http.Handler { return l.limit("a", "", nil, h) })
 			})
 		})
 	}

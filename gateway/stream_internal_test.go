@@ -39,7 +39,7 @@ const upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpg
 // upgrade connects to a server of the limiter's, whose handler takes the connection over by hijack and gives it to serve.
 func upgrade(t *testing.T, l *Limiter, hijack func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error), serve func(net.Conn, *bufio.ReadWriter)) net.Conn {
 	t.Helper()
-	server := httptest.NewServer(l.limit("a", nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(l.limit("a", "", nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := hijack(w)
 		if err != nil {
 			t.Error(err)
@@ -170,7 +170,7 @@ func TestHostileStreamsTakeTurns(t *testing.T) {
 
 // A connection of HTTP/2 can't be taken over, with a limiter as without.
 func TestConnectionsOfHTTP2AreNotTakenOver(t *testing.T) {
-	server := httptest.NewUnstartedServer(NewLimiter(LimiterConfig{}).limit("a", nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(NewLimiter(LimiterConfig{}).limit("a", "", nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, hijacker := w.(http.Hijacker)
 		_, _, err := http.NewResponseController(w).Hijack()
 		_, _ = fmt.Fprint(w, r.ProtoMajor, hijacker, errors.Is(err, http.ErrNotSupported))
@@ -236,7 +236,7 @@ func TestHostileUploadsTakeTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := busyLimiter(t)
 			received, ended := make(chan string), make(chan struct{})
-			handler := l.limit("a", nil, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			handler := l.limit("a", "", nil, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				defer close(ended)
 				defer r.Body.Close()
 				part := make([]byte, maxObject)

@@ -16,7 +16,7 @@ import (
 
 func (p *Platform) newAuditor() (*audit.Auditor, error) {
 	return audit.New(audit.Config{
-		Files: p.config.Audit, TenantOf: p.tenantOf, SettingsOf: p.config.Specs.Audit, UserOf: userOf, Logger: p.logger.WithName("audit"),
+		Files: p.config.Audit, SettingsOf: p.config.Specs.Audit, UserOf: userOf, Logger: p.logger.WithName("audit"),
 	})
 }
 

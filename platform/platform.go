@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/gateway/audit"
 	"github.com/berth-dev/berth/gateway/authn"
 	"github.com/berth-dev/berth/gateway/policy"
 	"github.com/berth-dev/berth/internal/fielderror"
@@ -61,6 +62,7 @@ type Platform struct {
 	recorder    *metering.Recorder
 	traces      tracing.TracerProvider // nil if requests are not traced
 	limiter     *gateway.Limiter       // limits the requests of clients and of pods
+	auditor     *audit.Auditor         // records them
 	policy      *policy.File           // of the admin; nil if there is none
 	roles       atomic.Pointer[systemroles.Roles]
 	hostGrants  access.Source // what the platform grants in an embedded host
@@ -239,17 +241,16 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 }
 
 func (p *Platform) serve(context.Context) error {
-	auditor, err := p.newAuditor()
-	if err != nil {
+	var err error
+	if p.auditor, err = p.newAuditor(); err != nil {
 		return err
 	}
-	p.onStop(auditor.Stop) // after the server
+	p.onStop(p.auditor.Stop) // after the server
 	p.limiter = gateway.NewLimiter(gateway.LimiterConfig{
 		Limits: p.config.Specs.Limits, TenantOf: p.tenantOf, TenantLimits: p.config.Specs.TenantLimits,
-		UserOf: func(r *http.Request) string { return userOf(r).GetName() },
 	})
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, Shares: p.shares, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, Audit: auditor.Audited, Meter: p.meter(), Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, Shares: p.shares, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, UserOf: userOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

@@ -14,8 +14,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -69,18 +73,18 @@ func (c *collector) all() []auditv1.Event {
 }
 
 // audited returns a handler of a space of the tenant solar, or lunar.
-func audited(t *testing.T, files audit.Files, settings func(space string) *v1alpha1.Audit) (handler func(space string) http.Handler, a *audit.Auditor) {
+func audited(t *testing.T, files audit.Files, settings func(tenant string) *v1alpha1.Audit) (handler func(space string) http.Handler, a *audit.Auditor) {
 	t.Helper()
 	logger, _ := ktesting.NewTestContext(t)
 	a, err := audit.New(audit.Config{
-		Files: files, SettingsOf: settings, Logger: logger, TenantOf: func(space string) string { return strings.Split(space, "-")[0] },
+		Files: files, SettingsOf: func(tenant, _ string) *v1alpha1.Audit { return settings(tenant).DeepCopy() }, Logger: logger,
 		UserOf: func(*http.Request) user.Info { return &user.DefaultInfo{Name: "alice", Groups: []string{"crew"}} },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(space string) http.Handler {
-		return a.Audited(space, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+		return a.Audited(strings.Split(space, "-")[0], space, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	}, a
 }
 
@@ -106,8 +110,8 @@ func logged(t *testing.T, path string) (events []auditv1.Event) {
 func TestATenantHasALogAndAWebhookOfItsOwn(t *testing.T) {
 	dir, hook := t.TempDir(), collect(t)
 	settings := &v1alpha1.Audit{Webhook: hook.settings()}
-	of, a := audited(t, audit.Files{Logs: audit.Logs{Dir: dir, MaxSize: 1, MaxBackups: 1}}, func(space string) *v1alpha1.Audit {
-		if strings.HasPrefix(space, "solar") {
+	of, a := audited(t, audit.Files{Logs: audit.Logs{Dir: dir, MaxSize: 1, MaxBackups: 1}}, func(tenant string) *v1alpha1.Audit {
+		if tenant == "solar" {
 			return settings
 		}
 		return nil
@@ -194,16 +198,80 @@ func TestHostileEventsAreBounded(t *testing.T) {
 func TestHostileWebhooksHoldUpNobody(t *testing.T) {
 	hook := collect(t)
 	hook.slow = make(chan struct{})
-	t.Cleanup(func() { close(hook.slow) }) // before the server closes
 	settings := &v1alpha1.Audit{Webhook: hook.settings()}
 	of, a := audited(t, audit.Files{}, func(string) *v1alpha1.Audit { return settings })
 	for i := range 5000 {
 		of("solar").ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprintf("/api/v1/pods?n=%d", i), nil))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ended, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	a.Stop(ctx)
-	if n := len(hook.all()); n > 1000 {
-		t.Errorf("%d events were sent", n)
+	a.Stop(ended)
+	close(hook.slow)
+	a.Stop(t.Context()) // when all has been sent
+	if n := len(hook.all()); n < 500 || n > 1100 {
+		t.Errorf("%d events of 5000 were sent", n)
+	}
+}
+
+// X7, L3: a flood of one tenant leaves others their part of the queue of the platform's webhook.
+func TestHostileFloodsLeaveOthersTheWebhookOfThePlatform(t *testing.T) {
+	hook := collect(t)
+	hook.slow = make(chan struct{})
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: hook.URL, CertificateAuthorityData: hook.settings().CABundle}
+	config.Contexts["c"], config.CurrentContext = &clientcmdapi.Context{Cluster: "c"}, "c"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	of, a := audited(t, audit.Files{Webhook: file}, func(string) *v1alpha1.Audit { return nil })
+	for _, tenant := range append(slices.Repeat([]string{"flood"}, 3000), "lunar") {
+		of(tenant).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil))
+	}
+	close(hook.slow)
+	a.Stop(t.Context())
+	sent := map[string]int{}
+	for _, e := range hook.all() {
+		sent[e.Annotations["berth.dev/tenant"]]++
+	}
+	if sent["lunar"] != 1 || sent["flood"] < 100 || sent["flood"] > 300 {
+		t.Errorf("sent %v", sent)
+	}
+}
+
+// X7: a webhook neither fills the memory nor leads elsewhere.
+func TestHostileRepliesOfWebhooksAreBounded(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	t.Cleanup(other.Close)
+	for name, answer := range map[string]http.HandlerFunc{
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		},
+		"endless": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan struct{}, 100)
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked <- struct{}{}
+				answer(w, r)
+			}))
+			t.Cleanup(server.Close)
+			settings := &v1alpha1.Audit{Webhook: v1alpha1.AuditWebhook{URL: server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
+			of, a := audited(t, audit.Files{}, func(string) *v1alpha1.Audit { return settings })
+			of("solar").ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil))
+			ended, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			a.Stop(ended) // it tries again for longer
+			if len(asked) == 0 || elsewhere.Load() > 0 {
+				t.Errorf("asked %d times, and %d times elsewhere", len(asked), elsewhere.Load())
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	kubeaudit "k8s.io/apiserver/pkg/audit"
@@ -39,10 +40,8 @@ type Files struct {
 // Config is what an [Auditor] needs. The functions are called for each request, and concurrently.
 type Config struct {
 	Files
-	// TenantOf returns the tenant of a space; "" if it has none.
-	TenantOf func(space string) string
-	// SettingsOf returns the settings of a space's tenant; nil if there are none. It returns the same pointer until they change.
-	SettingsOf func(space string) *v1alpha1.Audit
+	// SettingsOf returns the settings of a tenant, or of a space without one; nil if there are none.
+	SettingsOf func(tenant, space string) *v1alpha1.Audit
 	// UserOf returns the user of a request whose credential has been accepted.
 	UserOf func(r *http.Request) user.Info
 	Logger klog.Logger
@@ -63,10 +62,12 @@ type Auditor struct {
 
 // tenant is what is done with the events of a tenant.
 type tenant struct {
+	name     string
 	settings *v1alpha1.Audit // from which the rest was made
 	policy   kubeaudit.PolicyRuleEvaluator
 	webhook  *hook // nil if it has none
 	used     time.Time
+	open     int // requests
 }
 
 // Beyond tenantsMost tenants, those without a request for idleTenant are forgotten. What waits for their webhooks is sent first.
@@ -122,9 +123,11 @@ func (a *Auditor) Stop(ctx context.Context) {
 	}
 }
 
-// Audited returns a handler that records requests to a space. It must be called with the path inside the space.
-func (a *Auditor) Audited(space string, next http.Handler) http.Handler {
-	if a == nil || !a.records(a.config.SettingsOf(space)) {
+// Audited returns a handler that records requests to a space of a tenant, for the tenant. tenant is "" for a space without one, and space
+// for a request that reaches none. The handler must be called with the path inside the space.
+func (a *Auditor) Audited(tenant, space string, next http.Handler) http.Handler {
+	settings := a.config.SettingsOf(tenant, space)
+	if !a.records(settings) {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -134,8 +137,10 @@ func (a *Auditor) Audited(space string, next http.Handler) http.Handler {
 			return
 		}
 		ctx := request.WithRequestInfo(request.WithUser(r.Context(), a.config.UserOf(r)), info)
-		to := a.tenantOf(space)
-		sink := &sink{auditor: a, tenant: to, name: cmp.Or(a.config.TenantOf(space), space), annotations: a.annotationsOf(space, r)}
+		name := cmp.Or(tenant, "space-without-tenant."+space)
+		to := a.begin(name, settings)
+		defer a.end(to)
+		sink := &sink{auditor: a, tenant: to, name: name, annotations: annotationsOf(tenant, space, r)}
 		audited := filters.WithAudit(next, sink, to.policy, serverfilters.BasicLongRunningRequestCheck(
 			sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")))
 		filters.WithAuditInit(audited).ServeHTTP(w, r.WithContext(ctx))
@@ -147,9 +152,12 @@ func (a *Auditor) records(settings *v1alpha1.Audit) bool {
 	return a.config.Logs.Dir != "" || a.platform != nil || settings != nil && settings.Webhook.URL != ""
 }
 
-func (a *Auditor) annotationsOf(space string, r *http.Request) annotations {
-	set := annotations{spaceAnnotation: space}
-	if tenant := a.config.TenantOf(space); tenant != "" {
+func annotationsOf(tenant, space string, r *http.Request) annotations {
+	set := annotations{}
+	if space != "" {
+		set[spaceAnnotation] = space
+	}
+	if tenant != "" {
 		set[tenantAnnotation] = tenant
 	}
 	if who := identity.From(r.Context()); who != nil && who.Tenant != "" {
@@ -161,21 +169,22 @@ func (a *Auditor) annotationsOf(space string, r *http.Request) annotations {
 	return set
 }
 
-// tenantOf returns what is done with the events of a space.
-func (a *Auditor) tenantOf(space string) *tenant {
-	settings, name, now := a.config.SettingsOf(space), cmp.Or(a.config.TenantOf(space), space), time.Now()
+// begin returns what is done with the events of a request for a tenant with these settings. end must be called.
+func (a *Auditor) begin(name string, settings *v1alpha1.Audit) *tenant {
+	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.tenants[name]
-	if t != nil && t.settings == settings {
-		t.used = now
+	if t != nil && equality.Semantic.DeepEqual(t.settings, settings) {
+		t.used, t.open = now, t.open+1
 		return t
 	}
 	if t != nil {
-		t.webhook.stop()
+		delete(a.tenants, name)
+		a.stopUnused(t)
 	}
 	a.forget(now)
-	t = &tenant{settings: settings, policy: a.usual, used: now}
+	t = &tenant{name: name, settings: settings, policy: a.usual, used: now, open: 1}
 	if own, err := policyOf(settings); err == nil && own != nil { // settings are checked before they get here
 		t.policy = policy.NewPolicyRuleEvaluator(own)
 	}
@@ -190,15 +199,31 @@ func (a *Auditor) tenantOf(space string) *tenant {
 	return t
 }
 
+// end ends a request. Events of requests that last reach the webhook that there was when they began.
+func (a *Auditor) end(t *tenant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t.used, t.open = time.Now(), t.open-1
+	a.stopUnused(t)
+}
+
+// stopUnused stops the webhook of a tenant that has other settings now, or has been forgotten, after its last request. The auditor must be
+// locked.
+func (a *Auditor) stopUnused(t *tenant) {
+	if t.open == 0 && a.tenants[t.name] != t {
+		t.webhook.stop()
+	}
+}
+
 // forget removes idle tenants. The auditor must be locked.
 func (a *Auditor) forget(now time.Time) {
 	if len(a.tenants) < tenantsMost {
 		return
 	}
 	for name, t := range a.tenants {
-		if now.Sub(t.used) > idleTenant {
-			t.webhook.stop()
+		if t.open == 0 && now.Sub(t.used) > idleTenant {
 			delete(a.tenants, name)
+			a.stopUnused(t)
 		}
 	}
 }
@@ -211,7 +236,7 @@ type sink struct {
 	annotations annotations
 }
 
-// ProcessEvents implements [kubeaudit.Sink]. A request is served although its event could not be recorded; metrics count that.
+// ProcessEvents implements [kubeaudit.Sink]. A request is served although its event could not be recorded.
 func (s *sink) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, event := range events {
 		bounded := s.annotations.bounded(event)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/askwebhook"
 	"github.com/berth-dev/berth/internal/fielderror"
 )
 
@@ -97,10 +97,12 @@ func (s *stdout) Write(p []byte) (int, error) {
 }
 
 const (
-	// waitingMost is how many events may wait for a webhook. Further ones are lost, and counted.
-	waitingMost = 1000
-	batchMost   = 100
-	batchEvery  = 2 * time.Second
+	// waitingMost is how many events may wait for a webhook. Further ones are lost. Those of one tenant may be one in tenantsAtWebhook of
+	// those of the platform's.
+	waitingMost      = 1000
+	tenantsAtWebhook = 8
+	batchMost        = 100
+	batchEvery       = 2 * time.Second
 	// callTimeout limits one call of a webhook, and retryFirst is the pause before the second.
 	callTimeout = 10 * time.Second
 	retryFirst  = time.Second
@@ -115,41 +117,47 @@ type hook struct {
 
 // newHook returns the webhook of a tenant, which must be stopped.
 func newHook(settings *v1alpha1.AuditWebhook) (*hook, error) {
-	config := &rest.Config{Host: settings.URL, QPS: -1, Timeout: callTimeout, TLSClientConfig: rest.TLSClientConfig{CAData: settings.CABundle}}
-	// Backends of Kubernetes are for kubeconfig files; this is what they make of one.
-	client, err := kubewebhook.NewGenericWebhook(kubeaudit.Scheme, kubeaudit.Codecs, config, []schema.GroupVersion{auditv1.SchemeGroupVersion}, backoff())
+	config, err := askwebhook.At(settings.URL, settings.CABundle, callTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("set up the webhook %s: %w", settings.URL, err)
+		return nil, err
 	}
-	return startHook(webhook.NewDynamicBackend(client.RestClient, backoff()))
+	return startHook(config, waitingMost)
 }
 
 // platformHook returns the webhook of a kubeconfig file, which must be stopped.
 func platformHook(kubeconfig string) (*hook, error) {
-	backend, err := webhook.NewBackend(kubeconfig, auditv1.SchemeGroupVersion, backoff(), nil)
-	if err != nil {
-		return nil, fielderror.New("audit-webhook-config-file", kubeconfig, "%w", err)
+	config, err := askwebhook.Load(kubeconfig, callTimeout)
+	if err == nil {
+		var h *hook
+		if h, err = startHook(config, waitingMost/tenantsAtWebhook); err == nil {
+			return h, nil
+		}
 	}
-	return startHook(backend)
+	return nil, fielderror.New("audit-webhook-config-file", kubeconfig, "%w", err)
 }
 
-func backoff() wait.Backoff { return kubewebhook.DefaultRetryBackoffWithInitialDelay(retryFirst) }
-
-func startHook(backend kubeaudit.Backend) (*hook, error) {
-	counted := &waiting{Backend: backend}
+// startHook returns a webhook for which so many events of one tenant may wait.
+func startHook(config *rest.Config, perTenant int) (*hook, error) {
+	// Backends of Kubernetes are for kubeconfig files; this is what they make of one.
+	client, err := kubewebhook.NewGenericWebhook(kubeaudit.Scheme, kubeaudit.Codecs, config, []schema.GroupVersion{auditv1.SchemeGroupVersion}, backoff())
+	if err != nil {
+		return nil, fmt.Errorf("set up the webhook: %w", err)
+	}
+	counted := &waiting{Backend: webhook.NewDynamicBackend(client.RestClient, backoff()), perTenant: perTenant, of: map[string]int{}}
 	h := &hook{waiting: counted, backend: buffered.NewBackend(counted, buffered.BatchConfig{BufferSize: waitingMost, MaxBatchSize: batchMost, MaxBatchWait: batchEvery})}
 	ended := make(chan struct{})
 	h.end = sync.OnceFunc(func() { close(ended) })
 	return h, h.backend.Run(ended)
 }
 
+func backoff() wait.Backoff { return kubewebhook.DefaultRetryBackoffWithInitialDelay(retryFirst) }
+
 // send has an event sent, unless too many wait. It reports whether it does. A nil hook sends nothing.
 func (h *hook) send(event *auditinternal.Event) bool {
 	if h == nil {
 		return true
 	}
-	if h.waiting.events.Add(1) > waitingMost { // the library would print each one that is lost
-		h.waiting.events.Add(-1)
+	if !h.waiting.add(event) { // the library would print each one that is lost
 		return false
 	}
 	return h.backend.ProcessEvents(event)
@@ -172,11 +180,40 @@ func (h *hook) stopped() {
 // waiting counts the events that have not been sent, or given up.
 type waiting struct {
 	kubeaudit.Backend
-	events atomic.Int64
+	perTenant int
+
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// add reports whether an event may wait, and counts it then.
+func (w *waiting) add(event *auditinternal.Event) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tenant := tenantOfEvent(event)
+	if w.all >= waitingMost || w.of[tenant] >= w.perTenant {
+		return false
+	}
+	w.all++
+	w.of[tenant]++
+	return true
 }
 
 // ProcessEvents implements [kubeaudit.Sink].
 func (w *waiting) ProcessEvents(events ...*auditinternal.Event) bool {
-	defer w.events.Add(-int64(len(events)))
+	defer w.remove(events)
 	return w.Backend.ProcessEvents(events...)
+}
+
+func (w *waiting) remove(events []*auditinternal.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all -= len(events)
+	for _, event := range events {
+		tenant := tenantOfEvent(event)
+		if w.of[tenant]--; w.of[tenant] == 0 {
+			delete(w.of, tenant)
+		}
+	}
 }

@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"cmp"
 	"slices"
 	"unicode/utf8"
 
@@ -29,6 +30,11 @@ const (
 
 // annotations are those of a request's events.
 type annotations map[string]string
+
+// tenantOfEvent returns the tenant to whom an event counts, or the space if it has none.
+func tenantOfEvent(event *auditinternal.Event) string {
+	return cmp.Or(event.Annotations[tenantAnnotation], event.Annotations[spaceAnnotation])
+}
 
 // bounded returns an event as it is recorded. The event itself stays as it is, because later stages use it.
 func (a annotations) bounded(event *auditinternal.Event) *auditinternal.Event {

@@ -43,6 +43,12 @@ func Parse(kubeconfig []byte, timeout time.Duration) (*rest.Config, error) {
 	return complete(config, timeout)
 }
 
+// At returns the configuration of a client of the webhook at a URL, as [Load] does. ca has the certificates of CAs in PEM; empty for those of
+// the system.
+func At(url string, ca []byte, timeout time.Duration) (*rest.Config, error) {
+	return complete(&rest.Config{Host: url, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, timeout)
+}
+
 func complete(config *rest.Config, timeout time.Duration) (*rest.Config, error) {
 	if u, err := url.Parse(config.Host); err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("the server of the cluster must be https://HOST/PATH, because tokens and names of users are sent to it")

@@ -102,11 +102,10 @@ func (s *sources) get(space string) *access.Source {
 func (s *sources) update(space string, to enforced) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before := s.set[space].audit; equality.Semantic.DeepEqual(before, to.audit) {
-		to.audit = before
+	if s.set[space].tenant != to.tenant {
+		s.leaveTenant(space)
 	}
-	s.joinTenant(&to)
-	s.leaveTenant(space) // afterwards, so that its tenant stays if it is the same
+	s.joinTenant(space, to)
 	s.set[space] = to
 	s.resolve(space)
 }
@@ -138,13 +137,6 @@ func (s *sources) remove(space string) {
 
 // Access returns what a space enforces. It is the same source until [Specs.Remove], and follows [Specs.Set].
 func (s *Specs) Access(space string) *access.Source { return s.sources.get(space) }
-
-// Audit returns what is recorded of the requests to a space; nil for what the platform says. It is the same pointer until it changes.
-func (s *Specs) Audit(space string) *v1alpha1.Audit {
-	s.sources.mu.Lock()
-	defer s.sources.mu.Unlock()
-	return s.sources.set[space].audit
-}
 
 // HasHostAccount reports whether a ServiceAccount of the host owns a space now; see [access.Rules.HasHostAccount]. Anybody may ask
 // about any space: it keeps nothing of those that don't exist.
