@@ -5,6 +5,7 @@ package access
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -31,17 +32,13 @@ func (r *Rules) Authorize(a authorizer.Attributes, promoted, inside bool) (autho
 
 // aboutNodes reports whether a request is about nodes, or about all resources, nodes among them.
 func aboutNodes(a authorizer.Attributes) bool {
-	if !a.IsResourceRequest() {
-		return false
-	}
-	group, resource := a.GetAPIGroup(), a.GetResource()
-	switch resource {
-	case "nodes":
-		return group == "" || group == "*" || group == "metrics.k8s.io"
-	case "*":
-		return group == "" || group == "*" || group == "metrics.k8s.io"
-	}
-	return false
+	return a.IsResourceRequest() && AboutNodes(a.GetAPIGroup(), a.GetResource())
+}
+
+// AboutNodes reports whether a resource, which may have a subresource, is nodes, or stands for all.
+func AboutNodes(group, resource string) bool {
+	main, _, _ := strings.Cut(resource, "/")
+	return (main == "nodes" || main == anything) && (group == "" || group == anything || group == "metrics.k8s.io")
 }
 
 func createsNamespace(a authorizer.Attributes) bool {

@@ -38,6 +38,7 @@ type Plugin struct {
 	// The others are set by [Tenancy.Connect].
 	tenant     *Authorizer
 	all        authorizer.Authorizer // asked about all rights of users
+	rules      authorizer.RuleResolver
 	namespaces corelisters.NamespaceLister
 	objects    metadata.Interface // reads any object of the space
 }

@@ -23,6 +23,7 @@ type Tenancy struct {
 	grants     *access.Source // source, or what holds grants alone; it may be nil
 	plugin     *Plugin
 	authorizer *Authorizer
+	rules      authorizer.RuleResolver
 	afterRBAC  authorizer.Authorizer
 	sessions   sessions
 	shared     *shared // nil until FollowShared
@@ -61,7 +62,7 @@ func (t *Tenancy) Authorize(f informers.SharedInformerFactory, without authorize
 	t.authorizer = NewAuthorizer(t.source, f)
 	t.authorizer.afterRBAC = t.afterRBAC
 	all, rules, err := t.authorizer.WithRBAC(f)
-	t.sessions.authorizer, t.sessions.source = all, t.source
+	t.sessions.authorizer, t.sessions.source, t.rules = all, t.source, rules
 	return all, rules, err
 }
 
@@ -74,7 +75,7 @@ func (t *Tenancy) Connect(f informers.SharedInformerFactory, loopback *rest.Conf
 	if err != nil {
 		return fmt.Errorf("make metadata client: %w", err)
 	}
-	t.plugin.all = t.sessions.authorizer
+	t.plugin.all, t.plugin.rules = t.sessions.authorizer, t.rules
 	t.plugin.tenant, t.plugin.namespaces, t.plugin.objects = t.authorizer, f.Core().V1().Namespaces().Lister(), objects
 	return nil
 }

@@ -7,22 +7,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	rbacvalidation "k8s.io/component-helpers/auth/rbac/validation"
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/space/v1alpha1"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
 
-// maxCombinations limits how many rights of one rule are looked up.
-const maxCombinations = 4096
+// maxAsked limits how many rights are looked up one by one that no rule lists: those that the webhook gives, or a policy for all subresources.
+const maxAsked = 32
+
+// anyNamespace stands for each namespace, in what somebody may do. No namespace has this name.
+const anyNamespace = "*"
 
 // checkTenantAccess lets nobody give users of other tenants rights that he doesn't have, as RBAC does with roles (Z5). Visitors give none
 // at all: what they gave would outlast what they were given.
@@ -46,45 +54,96 @@ func (p *Plugin) checkTenantAccess(ctx context.Context, a admission.Attributes) 
 			return fmt.Errorf("%s: %s is the tenant of this space; give its users rights with a RoleBinding or ClusterRoleBinding", path.Child("subjects").Index(i).Child("tenant"), s.Tenant)
 		}
 	}
-	for i := range object.Spec.Rules {
-		if err := p.mayGive(ctx, u, &object.Spec.Rules[i], path.Child("rules").Index(i)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.mayGive(ctx, u, object.Spec.Rules, path.Child("rules"))
 }
 
-// mayGive returns an error if somebody doesn't have all rights of a rule.
-func (p *Plugin) mayGive(ctx context.Context, u user.Info, r *v1alpha1.TenantAccessRule, path *field.Path) error {
-	if standing := p.tenant.standing(u); standing.Administrator || standing.SpaceAdmin && len(r.Namespaces) > 0 {
-		return nil // no node is in a namespace
+// given is rights of one rule in one namespace.
+type given struct {
+	rights []rbacv1.PolicyRule
+	path   *field.Path
+}
+
+// mayGive returns an error if somebody doesn't have all rights of some rules. As RBAC does with roles, it compares them with what he may do,
+// which is looked up once for each namespace.
+func (p *Plugin) mayGive(ctx context.Context, u user.Info, rules []v1alpha1.TenantAccessRule, path *field.Path) error {
+	standing := p.tenant.standing(u)
+	if standing.Administrator || slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return nil
 	}
-	names, namespaces := orNone(r.ResourceNames), orNone(r.Namespaces)
-	if n := len(r.Verbs) * len(r.APIGroups) * len(r.Resources) * len(names) * len(namespaces); n > maxCombinations {
-		return fmt.Errorf("%s: it has %d combinations of verbs, groups, resources, names, and namespaces, and may have %d; use several rules, or *", path, n, maxCombinations)
+	wanted, left := map[string][]given{}, maxAsked
+	for i := range rules {
+		rights, namespaces := rightsOf(&rules[i], standing), rules[i].Namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{metav1.NamespaceAll, anyNamespace} // a policy for what is in no namespace is for the first alone
+		}
+		for _, namespace := range namespaces {
+			wanted[namespace] = append(wanted[namespace], given{rights, path.Index(i)})
+		}
 	}
-	for _, verb := range r.Verbs {
-		for _, group := range r.APIGroups {
-			for _, resource := range r.Resources {
-				for _, name := range names {
-					for _, namespace := range namespaces {
-						right := attributes(u, verb, group, resource, name, namespace)
-						if decision, _, err := p.all.Authorize(ctx, right); err != nil || decision != authorizer.DecisionAllow {
-							return fmt.Errorf("%s: you can't give the right to %s %s of the API group %q, because you don't have it; ask an admin of the space", path, verb, resource, group)
-						}
-					}
-				}
+	for _, namespace := range slices.Sorted(maps.Keys(wanted)) {
+		own := p.rightsIn(ctx, u, namespace)
+		for _, w := range wanted[namespace] {
+			if err := p.hasAll(ctx, u, own, w, namespace, &left); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func orNone(all []string) []string {
-	if len(all) == 0 {
-		return []string{""}
+// hasAll returns an error if somebody with rights of his own in a namespace doesn't have others. It looks up at most left that his own don't
+// include.
+func (p *Plugin) hasAll(ctx context.Context, u user.Info, own []rbacv1.PolicyRule, w given, namespace string, left *int) error {
+	for i := range w.rights {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		_, missing := rbacvalidation.Covers(own, w.rights[i:i+1])
+		for j := range missing {
+			if *left--; *left < 0 {
+				return fmt.Errorf("%s: more than %d of these rights are not yours by a role of the space, and no more are looked up elsewhere; use several objects, or * for all", w.path, maxAsked)
+			}
+			if err := p.hasOne(ctx, u, &missing[j], namespace, w.path); err != nil {
+				return err
+			}
+		}
 	}
-	return all
+	return nil
+}
+
+// rightsOf returns the rights of a rule that an admin of the space must have by roles to give them.
+func rightsOf(r *v1alpha1.TenantAccessRule, standing access.Standing) (rights []rbacv1.PolicyRule) {
+	for _, group := range r.APIGroups {
+		for _, resource := range r.Resources {
+			if standing.SpaceAdmin && (len(r.Namespaces) > 0 || !access.AboutNodes(group, resource)) {
+				continue // no node is in a namespace
+			}
+			rights = append(rights, rbacv1.PolicyRule{Verbs: r.Verbs, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: r.ResourceNames})
+		}
+	}
+	return rights
+}
+
+// rightsIn returns what somebody may do in a namespace. What can't be read is missing, so that nobody gives it.
+func (p *Plugin) rightsIn(ctx context.Context, u user.Info, namespace string) []rbacv1.PolicyRule {
+	listed, _, _, _ := p.rules.RulesFor(ctx, u, namespace) //nolint:dogsled // the rest is of no resources
+	rights := make([]rbacv1.PolicyRule, 0, len(listed))
+	for _, r := range listed {
+		rights = append(rights, rbacv1.PolicyRule{Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames()})
+	}
+	return rights
+}
+
+// hasOne returns an error if somebody doesn't have a single right.
+func (p *Plugin) hasOne(ctx context.Context, u user.Info, right *rbacv1.PolicyRule, namespace string, path *field.Path) error {
+	verb, group, resource, name := right.Verbs[0], right.APIGroups[0], right.Resources[0], ""
+	if len(right.ResourceNames) > 0 {
+		name = right.ResourceNames[0]
+	}
+	if decision, _, err := p.all.Authorize(ctx, attributes(u, verb, group, resource, name, namespace)); err != nil || decision != authorizer.DecisionAllow {
+		return fmt.Errorf("%s: you can't give the right to %s %s of the API group %q, because you don't have it; ask an admin of the space", path, verb, resource, group)
+	}
+	return nil
 }
 
 func attributes(u user.Info, verb, group, resource, name, namespace string) authorizer.Attributes {

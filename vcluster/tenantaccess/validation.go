@@ -23,6 +23,8 @@ const (
 	// maxRules, maxSubjects, and the others are in the schema, too, which is for people.
 	maxSubjects, maxRules, maxWords, maxNames = 32, 32, 32, 64
 	maxWord                                   = 253
+	// maxCombinations limits what all rules of an object say: who writes it must have each of these rights.
+	maxCombinations = 1024
 )
 
 // Validate returns what is wrong with an object.
@@ -36,6 +38,10 @@ func Validate(a *v1alpha1.TenantAccess) field.ErrorList {
 	all = append(all, count(path.Child("rules"), len(a.Spec.Rules), 1, maxRules, "name at least one right")...)
 	for i := range a.Spec.Rules[:min(len(a.Spec.Rules), maxRules)] {
 		all = append(all, rule(&a.Spec.Rules[i], path.Child("rules").Index(i))...)
+	}
+	if n := combinations(a.Spec.Rules); len(all) == 0 && n > maxCombinations {
+		all = append(all, field.Invalid(path.Child("rules"), n, fmt.Sprintf(
+			"the rules have so many combinations of verbs, API groups, resources, names, and namespaces, and may have %d; use several objects, or * for all", maxCombinations)))
 	}
 	if data, err := json.Marshal(a); err != nil || len(data) > maxBytes {
 		all = append(all, field.Invalid(field.NewPath(""), len(data), fmt.Sprintf("the object has more than %d bytes; remove annotations, or use several objects", maxBytes)))
@@ -81,6 +87,14 @@ func rule(r *v1alpha1.TenantAccessRule, path *field.Path) field.ErrorList {
 		}
 	}
 	return all
+}
+
+// combinations returns how many rights valid rules have.
+func combinations(rules []v1alpha1.TenantAccessRule) (n int) {
+	for _, r := range rules {
+		n += len(r.Verbs) * len(r.APIGroups) * len(r.Resources) * max(len(r.ResourceNames), 1) * max(len(r.Namespaces), 1)
+	}
+	return n
 }
 
 // words checks a list of words that must not be empty.

@@ -25,16 +25,19 @@ func TestErrorsNameTheFieldTheValueAndTheRemedy(t *testing.T) {
 		"everything": {func(s *v1alpha1.TenantAccessSpec) {
 			s.Rules[0] = v1alpha1.TenantAccessRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}
 		}, ""},
-		"nobody":             {func(s *v1alpha1.TenantAccessSpec) { s.Subjects = nil }, "spec.subjects: Required value: name at least one tenant"},
-		"nothing":            {func(s *v1alpha1.TenantAccessSpec) { s.Rules = nil }, "spec.rules: Required value: name at least one right"},
-		"no tenant":          {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Tenant = "A B" }, `spec.subjects[0].tenant: Invalid value: "A B": `},
-		"the system":         {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Tenant = "system" }, "give them rights with a RoleBinding"},
-		"an empty user":      {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Users = []string{""} }, "spec.subjects[0].users[0]: Required value: it is empty; remove the item"},
-		"many users":         {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Users = many }, "spec.subjects[0].users: Too many: 65: must have at most 64 items"},
-		"impersonation":      {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].Verbs = []string{"impersonate-on:user-info:get"} }, `spec.rules[0].verbs[0]: Invalid value: "impersonate-on:user-info:get": users of other tenants can't act as users of this one`},
-		"no group":           {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].APIGroups = nil }, `spec.rules[0].apiGroups: Required value: use "" for the core group`},
-		"all subresources":   {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].Resources = []string{"pods/*"} }, `spec.rules[0].resources[0]: Invalid value: "pods/*": name each subresource`},
-		"a pattern":          {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].Namespaces = []string{"web-*"} }, `spec.rules[0].namespaces[0]: Invalid value: "web-*"`},
+		"nobody":           {func(s *v1alpha1.TenantAccessSpec) { s.Subjects = nil }, "spec.subjects: Required value: name at least one tenant"},
+		"nothing":          {func(s *v1alpha1.TenantAccessSpec) { s.Rules = nil }, "spec.rules: Required value: name at least one right"},
+		"no tenant":        {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Tenant = "A B" }, `spec.subjects[0].tenant: Invalid value: "A B": `},
+		"the system":       {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Tenant = "system" }, "give them rights with a RoleBinding"},
+		"an empty user":    {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Users = []string{""} }, "spec.subjects[0].users[0]: Required value: it is empty; remove the item"},
+		"many users":       {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Users = many }, "spec.subjects[0].users: Too many: 65: must have at most 64 items"},
+		"impersonation":    {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].Verbs = []string{"impersonate-on:user-info:get"} }, `spec.rules[0].verbs[0]: Invalid value: "impersonate-on:user-info:get": users of other tenants can't act as users of this one`},
+		"no group":         {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].APIGroups = nil }, `spec.rules[0].apiGroups: Required value: use "" for the core group`},
+		"all subresources": {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].Resources = []string{"pods/*"} }, `spec.rules[0].resources[0]: Invalid value: "pods/*": name each subresource`},
+		"a pattern":        {func(s *v1alpha1.TenantAccessSpec) { s.Rules[0].Namespaces = []string{"web-*"} }, `spec.rules[0].namespaces[0]: Invalid value: "web-*"`},
+		"many combinations": {func(s *v1alpha1.TenantAccessSpec) {
+			s.Rules[0].Verbs, s.Rules[0].Namespaces = slices.Repeat([]string{"get"}, 18), slices.Repeat([]string{"web"}, 20)
+		}, "spec.rules: Invalid value: 1080: the rules have so many combinations of verbs, API groups, resources, names, and namespaces, and may have 1024; use several objects"},
 		"a large annotation": {nil, "remove annotations, or use several objects"},
 	} {
 		a := &v1alpha1.TenantAccess{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TenantAccessSpec{
