@@ -29,6 +29,9 @@ type File struct {
 	path   string
 	logger klog.Logger
 
+	wrong    stamp // of a version with an error
+	wrongErr error
+
 	mu     sync.Mutex
 	read   stamp
 	grants map[string][]access.Grant
@@ -99,8 +102,11 @@ func (f *File) readAgain() (changed bool, err error) {
 		return false, err
 	}
 	is := stamp{info.Size(), info.ModTime()}
-	if is == f.read {
+	switch is {
+	case f.read:
 		return false, nil
+	case f.wrong:
+		return false, f.wrongErr // it has another size or time once it is right
 	}
 	if info.Size() > maxFile {
 		return false, fmt.Errorf("it has %d bytes, and may have %d; name groups instead of users", info.Size(), maxFile)
@@ -111,7 +117,8 @@ func (f *File) readAgain() (changed bool, err error) {
 	}
 	grants, err := parse(data)
 	if err != nil {
-		return false, err // it is said once, and tried again: it may be half written
+		f.wrong, f.wrongErr = is, err
+		return false, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

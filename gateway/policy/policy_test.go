@@ -127,6 +127,32 @@ func TestAFileThatIsWrongLeavesWhatWasRead(t *testing.T) {
 	}
 }
 
+// L3: a large file with an error costs no more than one that is right while nobody changes it.
+func TestAFileThatIsWrongIsParsedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.jsonl")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path, klog.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat(policyOf(`"user": "*", "resource": "*"`)+"\n", 100)+"{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, first := f.readAgain()
+	_, second := f.readAgain()
+	if first == nil || second != first { //nolint:errorlint // that of the same attempt
+		t.Errorf("it is parsed again: %v, then %v", first, second)
+	}
+	if err := os.WriteFile(path, []byte(policyOf(`"user": "*", "resource": "*"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := f.readAgain(); !changed || err != nil {
+		t.Errorf("after it was put right: %t, %v", changed, err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(policyOf(`"tenant": "a", "user": "*", "resource": "*", "space": "b"`)))
 	f.Fuzz(func(t *testing.T, data []byte) {
