@@ -118,10 +118,14 @@ func (s *Source) Set(state *State) {
 	closeAnd(&s.changed)
 }
 
-// SetShared sets what TenantAccess objects of the space grant (Z5), until ForgetShared. The caller must not change it afterwards.
+// SetShared sets what TenantAccess objects of the space grant (Z5), until ForgetShared, unless it is the same. The caller must not change it
+// afterwards.
 func (s *Source) SetShared(grants []Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isShared && equality.Semantic.DeepEqual(s.shared, grants) {
+		return
+	}
 	s.shared, s.isShared = grants, true
 	closeAnd(&s.regrant)
 }
@@ -153,7 +157,7 @@ func (s *Source) KnownGrants() (grants []Grant, all bool) {
 	return append(slices.Clip(s.state.Granted), s.shared...), s.isShared
 }
 
-// SharedChanged returns a channel that is closed when SetShared is called. Nothing has to be released.
+// SharedChanged returns a channel that is closed when SetShared changes something. Nothing has to be released.
 func (s *Source) SharedChanged() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

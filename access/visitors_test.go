@@ -147,6 +147,13 @@ func TestGrantsAreForgottenWhenASpaceSleeps(t *testing.T) {
 	if grants, all := s.KnownGrants(); len(grants) != 1 || !all {
 		t.Errorf("awake: %v, %t", grants, all)
 	}
+	changed = s.SharedChanged()
+	s.SetShared([]access.Grant{readPods(access.GrantSubject{Tenant: "lunar"})})
+	select {
+	case <-changed:
+		t.Error("the same grants are a change")
+	default:
+	}
 	s.ForgetShared()
 	if grants, all := s.KnownGrants(); len(grants) != 0 || all {
 		t.Errorf("asleep: %v, %t", grants, all)

@@ -175,7 +175,8 @@ func (p *ControlPlane) followTenant() error {
 	if p.tenant.Grants() == nil {
 		return nil
 	}
-	safego.Go(&p.background, "end requests of those who lost their rights", func() { p.tenant.Run(p.stopping) }, p.fail)
+	safego.Go(&p.background, "end requests of visitors who lost their rights", func() { p.tenant.RunVisitors(p.stopping) }, p.fail)
+	safego.Go(&p.background, "end requests of others who lost their rights", func() { p.tenant.RunOthers(p.stopping) }, p.fail)
 	if p.config.Access == nil {
 		return nil
 	}

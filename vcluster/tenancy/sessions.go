@@ -5,7 +5,9 @@ package tenancy
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +29,13 @@ type sessions struct {
 
 	mu   sync.Mutex
 	open map[*session]struct{}
+	// unsure are those for which the authorizer had an error at the last check. failed says that there are some.
+	unsure map[*session]struct{}
+	failed chan struct{} // of capacity 1
+}
+
+func newSessions() sessions {
+	return sessions{open: map[*session]struct{}{}, unsure: map[*session]struct{}{}, failed: make(chan struct{}, 1)}
 }
 
 type session struct {
@@ -34,6 +43,14 @@ type session struct {
 	attributes authorizer.Attributes
 	end        context.CancelFunc
 }
+
+// visits reports whether a session is of a user of another tenant, on whom the grants alone decide.
+func (s *session) visits() bool {
+	_, visits := access.VisitorOf(s.attributes.GetUser())
+	return visits
+}
+
+func (s *session) others() bool { return !s.visits() }
 
 // EndRevoked wraps the innermost handler so that a long-running request from outside ends soon after its client has lost the right to
 // make it. Its client may try again.
@@ -60,13 +77,16 @@ func (t *Tenancy) EndRevoked(isLong apirequest.LongRunningRequestCheck, next htt
 	})
 }
 
-// Run ends sessions whenever the state or what the space grants visitors changes, and when a grant expires, until ctx ends.
-func (t *Tenancy) Run(ctx context.Context) {
-	for {
+// RunVisitors ends sessions of users of other tenants whenever the state or what the space grants them changes, and when a grant expires,
+// until ctx ends. It waits for no webhook.
+func (t *Tenancy) RunVisitors(ctx context.Context) {
+	for ctx.Err() == nil {
 		_, changed := t.grants.Watch()
 		shared := t.grants.SharedChanged()
-		t.CheckSessions()
-		expiry, stop := untilExpiry(t.grants.Grants())
+		began := time.Now()
+		t.sessions.check((*session).visits)
+		expiry, stop := untilExpiry(t.grants.Grants(), began)
+		restAfter(ctx, began)
 		select {
 		case <-changed:
 		case <-shared:
@@ -74,20 +94,55 @@ func (t *Tenancy) Run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		stop()
-		if ctx.Err() != nil {
+	}
+}
+
+// RunOthers ends the other sessions whenever the state changes, until ctx ends. If the authorizer has an error, it asks again.
+func (t *Tenancy) RunOthers(ctx context.Context) {
+	_, changed := t.grants.Watch()
+	t.sessions.check((*session).others)
+	for {
+		select {
+		case <-changed:
+			_, changed = t.grants.Watch()
+			t.sessions.check((*session).others)
+		case <-t.sessions.failed:
+			pause(ctx, checkAgain)
+			t.sessions.checkUnsure()
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// untilExpiry returns a channel that receives when the next of the grants has expired.
-func untilExpiry(grants []access.Grant) (expired <-chan time.Time, stop func()) {
-	now := time.Now()
-	next := access.NextExpiry(grants, now)
+const (
+	// checkAgain is the pause after the authorizer could not say whether a session may go on.
+	checkAgain = time.Second
+	// shortRest and longRest limit how long nothing is done about a change after work on the one before, which a tenant may cause at will.
+	shortRest, longRest = 100 * time.Millisecond, time.Second
+)
+
+// restAfter waits after work, so that it takes at most a tenth of the time, unless it is very long.
+func restAfter(ctx context.Context, began time.Time) {
+	pause(ctx, min(max(9*time.Since(began), shortRest), longRest))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// untilExpiry returns a channel that receives when the next of the grants has expired that had not at a time.
+func untilExpiry(grants []access.Grant, at time.Time) (expired <-chan time.Time, stop func()) {
+	next := access.NextExpiry(grants, at)
 	if next.IsZero() {
 		return nil, func() {}
 	}
-	timer := time.NewTimer(min(next.Sub(now), longestWait))
+	timer := time.NewTimer(min(time.Until(next), longestWait))
 	return timer.C, func() { timer.Stop() }
 }
 
@@ -95,7 +150,10 @@ func untilExpiry(grants []access.Grant) (expired <-chan time.Time, stop func()) 
 const longestWait = time.Minute
 
 // CheckSessions ends the long-running requests from outside whose clients have lost the right to make them.
-func (t *Tenancy) CheckSessions() { t.sessions.check() }
+func (t *Tenancy) CheckSessions() {
+	t.sessions.check((*session).visits)
+	t.sessions.check((*session).others)
+}
 
 // add notes a session until the function that it returns is called. The state may have changed since it was authorized.
 func (s *sessions) add(one *session) (remove func()) {
@@ -109,15 +167,30 @@ func (s *sessions) add(one *session) (remove func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.open, one)
+		delete(s.unsure, one)
 	}
 }
 
-func (s *sessions) check() {
+// check checks those sessions that are of a kind.
+func (s *sessions) check(of func(*session) bool) {
 	s.mu.Lock()
-	all := make([]*session, 0, len(s.open))
+	var all []*session
 	for one := range s.open {
-		all = append(all, one)
+		if of(one) {
+			all = append(all, one)
+		}
 	}
+	s.mu.Unlock()
+	for _, one := range all {
+		s.checkOne(one)
+	}
+}
+
+// checkUnsure checks those sessions again for which the authorizer had an error.
+func (s *sessions) checkUnsure() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.unsure))
+	clear(s.unsure)
 	s.mu.Unlock()
 	for _, one := range all {
 		s.checkOne(one)
@@ -133,7 +206,25 @@ func (s *sessions) checkOne(one *session) {
 		one.end()
 		return
 	}
-	if decision, _, err := s.authorizer.Authorize(ctx, one.attributes); err == nil && decision != authorizer.DecisionAllow {
+	switch decision, _, err := s.authorizer.Authorize(ctx, one.attributes); {
+	case decision == authorizer.DecisionAllow:
+	case err != nil && decision != authorizer.DecisionDeny:
+		s.keepUnsure(one)
+	default:
 		one.end()
+	}
+}
+
+// keepUnsure notes that it isn't known whether a session may go on.
+func (s *sessions) keepUnsure(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, open := s.open[one]; !open {
+		return
+	}
+	s.unsure[one] = struct{}{}
+	select {
+	case s.failed <- struct{}{}:
+	default:
 	}
 }

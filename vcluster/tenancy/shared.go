@@ -65,16 +65,15 @@ func (t *Tenancy) RunShared(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		began := time.Now()
 		grants, err := t.shared.read(ctx)
 		t.source.SetShared(grants)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Users of other tenants have no access until this can be read; Berth retries")
 			t.shared.Lost()
-			select {
-			case <-time.After(readAgain):
-			case <-ctx.Done():
-			}
+			pause(ctx, readAgain)
 		}
+		restAfter(ctx, began)
 	}
 }
 

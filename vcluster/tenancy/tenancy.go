@@ -35,7 +35,7 @@ func New(source, granted *access.Source, afterRBAC authorizer.Authorizer) *Tenan
 	if source != nil {
 		granted = source
 	}
-	return &Tenancy{source: source, grants: granted, afterRBAC: afterRBAC, plugin: newPlugin(source), sessions: sessions{open: map[*session]struct{}{}}}
+	return &Tenancy{source: source, grants: granted, afterRBAC: afterRBAC, plugin: newPlugin(source), sessions: newSessions()}
 }
 
 // Source returns what holds the state; nil if there is none.
