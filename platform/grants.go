@@ -48,6 +48,8 @@ func (p *Platform) followGrants(ctx context.Context) error {
 
 // grant hands what the platform grants to the spaces, and to an embedded host.
 func (p *Platform) grant() {
+	p.granting.Lock()
+	defer p.granting.Unlock()
 	p.config.Specs.SetGranted(p.grantedIn)
 	p.hostGrants.Set(&access.State{Space: gateway.SystemSpace, Tenant: v1alpha1.SystemTenant, Granted: p.grantedIn(gateway.SystemSpace, v1alpha1.SystemTenant)})
 }

@@ -65,6 +65,7 @@ type Platform struct {
 	auditor     *audit.Auditor         // records them
 	policy      *policy.File           // of the admin; nil if there is none
 	roles       atomic.Pointer[systemroles.Roles]
+	granting    sync.Mutex    // held while what the platform grants is found out and handed on, so that the latest stays
 	hostGrants  access.Source // what the platform grants in an embedded host
 	serving     atomic.Bool   // between start and stop
 	undo        []func(context.Context)

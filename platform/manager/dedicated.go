@@ -102,18 +102,20 @@ func (m *Manager) enforce(ctx context.Context, name string, want *applied) error
 	return nil
 }
 
-// SendAccess sends the processes of all dedicated spaces what these enforce, because it has changed. Whom it doesn't reach gets it with the
-// next status.
+// SendAccess sends the processes of all dedicated spaces what these enforce, because it has changed. It doesn't wait for them. Whom it
+// doesn't reach gets it with the next status.
 func (m *Manager) SendAccess(ctx context.Context) {
-	var wg sync.WaitGroup
-	for name, process := range m.processes.all() {
-		wg.Go(func() {
+	for name := range m.processes.all() {
+		m.sends.begin(name, func() {
+			process := m.processes.get(name)
+			if process == nil || ctx.Err() != nil {
+				return
+			}
 			if _, err := process.Enforce(ctx, m.config.Specs.Access(name).Get()); err != nil {
 				m.logger.V(1).Info("A dedicated space's process does not have what its space enforces; Berth retries", "space", name, "reason", err.Error())
 			}
 		})
 	}
-	wg.Wait()
 }
 
 // saveAccess writes what a space enforces to where its process starts from. If that is not there yet, it is written with the rest.

@@ -100,6 +100,7 @@ type Manager struct {
 	quotas       quotaUses
 	shares       *spacequota.Quotas
 	refusals     refusals
+	sends        sends
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are
 	// *v1alpha1.Space.
 	unapplied sync.Map
