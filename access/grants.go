@@ -82,27 +82,6 @@ func (s *GrantSubject) has(c Client) bool {
 	return named || member
 }
 
-// GrantsFor returns those grants that are for a client, and hold.
-func GrantsFor(all []Grant, c Client, now time.Time) []*Grant {
-	var own []*Grant
-	for i := range all {
-		if all[i].For(c, now) {
-			own = append(own, &all[i])
-		}
-	}
-	return own
-}
-
-// NextExpiry returns when the next grant ends; zero if none will.
-func NextExpiry(all []Grant, now time.Time) (next time.Time) {
-	for i := range all {
-		if at := all[i].Expires; at != nil && at.After(now) && (next.IsZero() || at.Time.Before(next)) {
-			next = at.Time
-		}
-	}
-	return next
-}
-
 // isImpersonation reports whether a verb is one of acting as others. It is never granted: what is done as somebody else does not end with
 // the grant.
 func isImpersonation(verb string) bool {

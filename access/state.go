@@ -4,8 +4,8 @@
 package access
 
 import (
-	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,8 +26,8 @@ type State struct {
 	Namespaces v1alpha1.Namespaces
 	// Published are the objects that are copied to the space.
 	Published []Published
-	// Granted are the rights that the platform gives in this space to users whom it knows.
-	Granted []Grant `json:",omitempty"`
+	// Granted are the rights that the platform gives in this space to users whom it knows. Spaces share the sets.
+	Granted []*Set `json:",omitempty"`
 	// PublishedUnknown says that Published may lack objects, because not all of them could be read yet. Copies in the space that are
 	// not in Published then stay.
 	PublishedUnknown bool
@@ -60,8 +60,8 @@ type Source struct {
 	rules   *Rules // of state; nil until somebody asks
 	changed chan struct{}
 
-	shared   []Grant // of the TenantAccess objects in the space
-	isShared bool    // shared is known, which it is while the space is awake
+	shared   *Set // of the TenantAccess objects in the space
+	isShared bool // shared is known, which it is while the space is awake
 	regrant  chan struct{}
 }
 
@@ -111,22 +111,49 @@ func (s *Source) Set(state *State) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != nil && equality.Semantic.DeepEqual(s.state, state) {
+	if s.state != nil && same(s.state, state) {
 		return
 	}
 	s.state, s.rules = state, nil
 	closeAnd(&s.changed)
 }
 
+// same reports whether two states say the same.
+func same(a, b *State) bool {
+	if !SameGrants(a.Granted, b.Granted) {
+		return false
+	}
+	x, y := *a, *b
+	x.Granted, y.Granted = nil, nil
+	return equality.Semantic.DeepEqual(&x, &y)
+}
+
+// SetGranted replaces what the platform grants, unless it is the same. The rest of the state stays. The caller must not change it afterwards.
+func (s *Source) SetGranted(granted []*Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := State{}
+	if s.state != nil {
+		next = *s.state
+	}
+	if SameGrants(next.Granted, granted) {
+		return
+	}
+	next.Granted = granted
+	s.state, s.rules = &next, nil
+	closeAnd(&s.changed)
+}
+
 // SetShared sets what TenantAccess objects of the space grant (Z5), until ForgetShared, unless it is the same. The caller must not change it
 // afterwards.
 func (s *Source) SetShared(grants []Grant) {
+	set := NewSet(grants)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isShared && equality.Semantic.DeepEqual(s.shared, grants) {
+	if s.isShared && s.shared.Equal(set) {
 		return
 	}
-	s.shared, s.isShared = grants, true
+	s.shared, s.isShared = set, true
 	closeAnd(&s.regrant)
 }
 
@@ -137,24 +164,24 @@ func (s *Source) ForgetShared() {
 	s.shared, s.isShared = nil, false
 }
 
-// Grants returns the rights of users whom the platform knows, as far as they are known: those of the state, and those of TenantAccess
-// objects while the space is awake. They must not be changed.
-func (s *Source) Grants() []Grant {
-	all, _ := s.KnownGrants()
-	return all
-}
-
-// KnownGrants returns the same, and whether these are all.
-func (s *Source) KnownGrants() (grants []Grant, all bool) {
+// Shared returns what TenantAccess objects grant, and whether that is known, which it is while the space is awake.
+func (s *Source) Shared() (grants *Set, known bool) {
 	if s == nil {
 		return nil, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == nil {
-		return s.shared, s.isShared
+	return s.shared, s.isShared
+}
+
+// grantsFor returns the grants for a client that hold, as far as they are known: those of the platform, and, for a user of another tenant,
+// those of TenantAccess objects.
+func (s *Source) grantsFor(c Client, visits bool, now time.Time) []*Grant {
+	own := GrantsFor(s.Get().Granted, c, now)
+	if shared, _ := s.Shared(); visits {
+		own = append(own, shared.For(c, now)...)
 	}
-	return append(slices.Clip(s.state.Granted), s.shared...), s.isShared
+	return own
 }
 
 // SharedChanged returns a channel that is closed when SetShared changes something. Nothing has to be released.

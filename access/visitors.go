@@ -65,7 +65,7 @@ func (s *Source) Accepts(who *identity.Identity, now time.Time) bool {
 	}
 	c := ClientOf(who)
 	state := s.Get()
-	return c.Tenant == who.Tenant && c.Tenant != state.Tenant && c.Tenant != v1alpha1.SystemTenant && len(GrantsFor(s.Grants(), c, now)) > 0
+	return c.Tenant == who.Tenant && c.Tenant != state.Tenant && c.Tenant != v1alpha1.SystemTenant && len(s.grantsFor(c, true, now)) > 0
 }
 
 // Authorize decides on a request by the grants. Those of visitors are all their rights, so that nothing outlasts them; those of others whom
@@ -78,7 +78,7 @@ func (s *Source) Authorize(a authorizer.Attributes, now time.Time) (authorizer.D
 	if err := s.Rules().CheckCordon(a); err != nil {
 		return authorizer.DecisionDeny, err.Error()
 	}
-	if by := AllowedBy(GrantsFor(s.Grants(), c, now), a); by != "" {
+	if by := AllowedBy(s.grantsFor(c, visits, now), a); by != "" {
 		return authorizer.DecisionAllow, by
 	}
 	if !visits {
@@ -93,6 +93,6 @@ func (s *Source) RulesFor(u user.Info, namespace string, now time.Time) (resourc
 	if !ok {
 		return nil, nil, false
 	}
-	resources, paths = RulesOf(GrantsFor(s.Grants(), c, now), namespace)
+	resources, paths = RulesOf(s.grantsFor(c, visits, now), namespace)
 	return resources, paths, visits
 }

@@ -81,7 +81,13 @@ func TestVisitorsMayDoWhatGrantsSay(t *testing.T) {
 // A6, Z5: nobody else passes for a visitor, or for a user whom the platform knows.
 func TestHostileUsersAreNoVisitors(t *testing.T) {
 	now := time.Now()
-	s := sourceOf(readPods(access.GrantSubject{Tenant: "lunar"}, access.GrantSubject{Tenant: "system"}, access.GrantSubject{Tenant: "solar"}))
+	grant := readPods(access.GrantSubject{Tenant: "lunar"}, access.GrantSubject{Tenant: "system"}, access.GrantSubject{Tenant: "solar"})
+	s := sourceOf(grant)
+	root := access.UserOf(&identity.Identity{Name: "root", Tenant: v1alpha1.SystemTenant})
+	if decision, _ := s.Authorize(podsIn(root, "get", "web"), now); decision != authorizer.DecisionNoOpinion {
+		t.Errorf("a TenantAccess is for who is no visitor: %v", decision)
+	}
+	s.SetGranted([]*access.Set{access.NewSet([]access.Grant{grant})})
 	if decision, _ := s.Authorize(podsIn(who("bob", "berth:tenant:lunar", "berth:tenant:lunar:crew"), "get", "web"), now); decision != authorizer.DecisionNoOpinion {
 		t.Errorf("who has only the groups: %v", decision)
 	}
@@ -90,7 +96,6 @@ func TestHostileUsersAreNoVisitors(t *testing.T) {
 			t.Errorf("%v is allowed", u)
 		}
 	}
-	root := access.UserOf(&identity.Identity{Name: "root", Tenant: v1alpha1.SystemTenant})
 	if decision, _ := s.Authorize(podsIn(root, "get", "web"), now); decision != authorizer.DecisionAllow {
 		t.Errorf("the system user itself: %v", decision)
 	}
@@ -144,8 +149,8 @@ func TestGrantsAreForgottenWhenASpaceSleeps(t *testing.T) {
 	changed := s.SharedChanged()
 	s.SetShared([]access.Grant{readPods(access.GrantSubject{Tenant: "lunar"})})
 	<-changed
-	if grants, all := s.KnownGrants(); len(grants) != 1 || !all {
-		t.Errorf("awake: %v, %t", grants, all)
+	if grants, known := s.Shared(); len(grants.All()) != 1 || !known {
+		t.Errorf("awake: %v, %t", grants, known)
 	}
 	changed = s.SharedChanged()
 	s.SetShared([]access.Grant{readPods(access.GrantSubject{Tenant: "lunar"})})
@@ -155,17 +160,17 @@ func TestGrantsAreForgottenWhenASpaceSleeps(t *testing.T) {
 	default:
 	}
 	s.ForgetShared()
-	if grants, all := s.KnownGrants(); len(grants) != 0 || all {
-		t.Errorf("asleep: %v, %t", grants, all)
+	if grants, known := s.Shared(); len(grants.All()) != 0 || known {
+		t.Errorf("asleep: %v, %t", grants, known)
 	}
 	soon, late := metav1.NewTime(time.Unix(10, 0)), metav1.NewTime(time.Unix(20, 0))
-	all := []access.Grant{{Expires: &late}, {}, {Expires: &soon}}
+	all := access.NewSet([]access.Grant{{Expires: &late}, {}, {Expires: &soon}})
 	for at, want := range map[int64]int64{0: 10, 10: 20, 15: 20} {
-		if next := access.NextExpiry(all, time.Unix(at, 0)); next.Unix() != want {
+		if next := all.NextExpiry(time.Unix(at, 0)); next.Unix() != want {
 			t.Errorf("after %d, the next expires at %v", at, next)
 		}
 	}
-	if next := access.NextExpiry(all, time.Unix(20, 0)); !next.IsZero() {
+	if next := all.NextExpiry(time.Unix(20, 0)); !next.IsZero() {
 		t.Errorf("nothing expires, and the next does at %v", next)
 	}
 }

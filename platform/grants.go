@@ -5,7 +5,6 @@ package platform
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -55,10 +54,10 @@ func (p *Platform) grant() {
 }
 
 // grantedIn returns which rights the platform gives in a space to users whom it knows.
-func (p *Platform) grantedIn(space, tenant string) []access.Grant {
+func (p *Platform) grantedIn(space, tenant string) []*access.Set {
 	all := p.policy.Granted(space)
 	if roles := p.roles.Load(); roles != nil {
-		all = append(slices.Clip(all), roles.Granted(space, tenant)...)
+		all = append(all, roles.Granted(space, tenant)...)
 	}
 	return all
 }

@@ -34,7 +34,7 @@ func (s *Shard) Shares(ctx context.Context, space string, visitor *identity.Iden
 	if source.Accepts(visitor, now) {
 		return true
 	}
-	if _, all := source.KnownGrants(); all {
+	if _, known := source.Shared(); known {
 		return false
 	}
 	grants, err := s.stored.read(ctx, filepath.Join(s.dir(space), "store.db"))
@@ -42,7 +42,7 @@ func (s *Shard) Shares(ctx context.Context, space string, visitor *identity.Iden
 		s.config.Logger.V(1).Info("Could not read what a space that sleeps grants", "space", space, "err", err)
 		return false
 	}
-	return len(access.GrantsFor(grants, access.ClientOf(visitor), now)) > 0
+	return len(grants.For(access.ClientOf(visitor), now)) > 0
 }
 
 const (
@@ -62,7 +62,7 @@ type storedGrants struct {
 
 type storedGrant struct {
 	files  [2]storeStamp
-	grants []access.Grant
+	grants *access.Set
 }
 
 // storeStamp tells one version of a file from another. Nothing writes to the store of a space that sleeps, but it may be replaced.
@@ -90,7 +90,7 @@ func (s storeStamp) same(as storeStamp) bool {
 }
 
 // read returns what the TenantAccess objects in the store at path grant.
-func (s *storedGrants) read(ctx context.Context, path string) ([]access.Grant, error) {
+func (s *storedGrants) read(ctx context.Context, path string) (*access.Set, error) {
 	stamps := stampOf(path)
 	for _, cache := range []*lru.Cache{s.little, s.much} {
 		if known, ok := cache.Get(path); ok {
@@ -107,13 +107,15 @@ func (s *storedGrants) read(ctx context.Context, path string) ([]access.Grant, e
 	if err != nil {
 		return nil, err
 	}
-	read, bytes := &storedGrant{files: stamps}, 0
+	var grants []access.Grant
+	bytes := 0
 	for _, value := range values {
 		bytes += len(value)
 		if grant, err := access.GrantOfStored(value); err == nil {
-			read.grants = append(read.grants, grant)
+			grants = append(grants, grant)
 		}
 	}
+	read := &storedGrant{stamps, access.NewSet(grants)}
 	s.little.Remove(path)
 	s.much.Remove(path)
 	if bytes <= little {

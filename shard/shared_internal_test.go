@@ -45,7 +45,7 @@ func TestGrantsOfASpaceThatSleepsAreThoseOfItsStore(t *testing.T) {
 		for range 2 {
 			grants, err := s.read(context.Background(), path)
 			var got []string
-			for _, g := range grants {
+			for _, g := range grants.All() {
 				got = append(got, g.Subjects[0].Tenant)
 			}
 			if strings.Join(got, " ") != strings.Join(want, " ") || (err != nil) != (want == nil) {

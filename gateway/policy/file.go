@@ -6,8 +6,8 @@ package policy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +34,7 @@ type File struct {
 
 	mu     sync.Mutex
 	read   stamp
-	grants map[string][]access.Grant
+	grants map[string]*access.Set // by space; those for all spaces are of "*"
 }
 
 // stamp tells versions of a file apart.
@@ -53,17 +53,19 @@ func Open(path string, logger klog.Logger) (*File, error) {
 	return f, err
 }
 
-// Granted returns what the policies allow in a space. It must not be changed.
-func (f *File) Granted(space string) []access.Grant {
+// Granted returns what the policies allow in a space. All spaces share what is for all.
+func (f *File) Granted(space string) (granted []*access.Set) {
 	if f == nil {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if space == resolve.System {
-		return f.grants[space]
+	for _, key := range []string{space, all} {
+		if set := f.grants[key]; set != nil && (key == space || space != resolve.System) {
+			granted = append(granted, set)
+		}
 	}
-	return append(slices.Clip(f.grants[space]), f.grants[all]...)
+	return granted
 }
 
 // Run reads the file again when it changes, and then calls changed, until ctx ends. While the file can't be read, or has an error, what was
@@ -115,13 +117,23 @@ func (f *File) readAgain() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	grants, err := parse(data)
+	parsed, err := parse(data)
 	if err != nil {
 		f.wrong, f.wrongErr = is, err
 		return false, err
 	}
+	grants := setsOf(parsed)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	changed = !maps.EqualFunc(f.grants, grants, (*access.Set).Equal)
 	f.read, f.grants = is, grants
-	return true, nil
+	return changed, nil
+}
+
+func setsOf(grants map[string][]access.Grant) map[string]*access.Set {
+	sets := map[string]*access.Set{}
+	for space, all := range grants {
+		sets[space] = access.NewSet(all)
+	}
+	return sets
 }

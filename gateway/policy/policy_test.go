@@ -62,7 +62,7 @@ func TestLinesAllowWhatTheySay(t *testing.T) {
 			t.Errorf("%s: %v", reason, err)
 			continue
 		}
-		file := &File{grants: grants}
+		file := &File{grants: setsOf(grants)}
 		if got := access.AllowedBy(access.GrantsFor(file.Granted(c.space), c.client, time.Now()), c.request); (got != "") != c.want {
 			t.Errorf("%s: allowed by %q, want %t", reason, got, c.want)
 		}

@@ -70,7 +70,7 @@ func WithEnforced(spec v1alpha1.SpaceSpec, other *v1alpha1.SpaceSpec) v1alpha1.S
 // sources are what spaces enforce, by name of the space. A space keeps its source as long as it exists, whether it sleeps or not.
 type sources struct {
 	publications Publications
-	granted      func(space, tenant string) []access.Grant // nil if the platform grants nothing
+	granted      func(space, tenant string) []*access.Set // nil if the platform grants nothing
 
 	mu sync.Mutex // held while a state is made and set, so that a later one is not replaced by an earlier one
 	of map[string]*access.Source
@@ -120,7 +120,7 @@ func (s *sources) resolve(space string) {
 	})
 }
 
-func (s *sources) grants(space, tenant string) []access.Grant {
+func (s *sources) grants(space, tenant string) []*access.Set {
 	if s.granted == nil {
 		return nil
 	}
@@ -148,13 +148,13 @@ func (s *Specs) HasHostAccount(space, name string) bool {
 }
 
 // SetGranted sets what says which rights the platform gives in a space to users whom it knows, and asks it for all spaces. granted must
-// return at once, and must not call a [Specs]. What it returns must not be changed afterwards.
-func (s *Specs) SetGranted(granted func(space, tenant string) []access.Grant) {
+// return at once, with sets that spaces share, and must not call a [Specs]. What it returns must not be changed afterwards.
+func (s *Specs) SetGranted(granted func(space, tenant string) []*access.Set) {
 	s.sources.mu.Lock()
 	defer s.sources.mu.Unlock()
 	s.sources.granted = granted
-	for space := range s.sources.set {
-		s.sources.resolve(space)
+	for space, of := range s.sources.set {
+		s.sources.source(space).SetGranted(s.sources.grants(space, of.tenant))
 	}
 }
 

@@ -102,6 +102,29 @@ func TestPublicationsAreResolved(t *testing.T) {
 	}
 }
 
+// L3: what is granted in all spaces is kept once, and spaces in which nothing changes are told nothing.
+func TestSpacesShareWhatIsGranted(t *testing.T) {
+	s, err := New(&Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Set("solar", read(t, s, owned()))
+	s.Set("lunar", read(t, s, owned()))
+	grants := func(source string) *access.Set { return access.NewSet([]access.Grant{{Source: source}}) }
+	everywhere := grants("everywhere")
+	in := map[string][]*access.Set{"solar": {everywhere, grants("solar")}, "lunar": {everywhere}}
+	s.SetGranted(func(space, _ string) []*access.Set { return in[space] })
+	solar, lunar := s.Access("solar").Get(), s.Access("lunar").Get()
+	if len(solar.Granted) != 2 || len(lunar.Granted) != 1 || solar.Granted[0] != lunar.Granted[0] || solar.Tenant != "solar" {
+		t.Errorf("there are %+v and %+v", solar, lunar)
+	}
+	in = map[string][]*access.Set{"solar": {grants("everywhere"), grants("another")}, "lunar": {grants("everywhere")}} // read again
+	s.SetGranted(func(space, _ string) []*access.Set { return in[space] })
+	if s.Access("lunar").Get() != lunar || s.Access("solar").Get() == solar {
+		t.Error("a space gets another state exactly if something else is granted there")
+	}
+}
+
 func TestWhatASpaceCouldNotEnforceIsRefused(t *testing.T) {
 	binding := func(subject rbacv1.Subject) v1alpha1.SpaceSpec {
 		return v1alpha1.SpaceSpec{Access: v1alpha1.Access{AdditionalRoleBindings: []v1alpha1.AdditionalRoleBinding{{ClusterRoleName: "view", Subjects: []rbacv1.Subject{subject}}}}}

@@ -27,14 +27,24 @@ type Roles struct {
 	changed func()
 
 	mu    sync.Mutex
-	roles map[string]*v1alpha1.SystemRole
+	roles map[string]role
+}
+
+// role is a SystemRole, and what it grants where it holds.
+type role struct {
+	spec   *v1alpha1.SystemRoleSpec
+	grants *access.Set
+}
+
+func roleOf(r *v1alpha1.SystemRole) role {
+	return role{&r.Spec, access.NewSet([]access.Grant{grantOf(r)})}
 }
 
 var _ cache.ReflectorStore = &Roles{}
 
 // New returns roles of which nothing was read. Changed is called after each change.
 func New(changed func()) *Roles {
-	return &Roles{changed: changed, roles: map[string]*v1alpha1.SystemRole{}}
+	return &Roles{changed: changed, roles: map[string]role{}}
 }
 
 // Run watches the objects until ctx ends. The client's scheme must have the API of Berth.
@@ -51,13 +61,13 @@ func (r *Roles) Run(ctx context.Context, host client.WithWatch) {
 	reflector.RunWithContext(ctx)
 }
 
-// Granted returns what the roles give in a space of a tenant, which is "" if it has none.
-func (r *Roles) Granted(space, tenant string) (grants []access.Grant) {
+// Granted returns what the roles give in a space of a tenant, which is "" if it has none. Spaces share the sets.
+func (r *Roles) Granted(space, tenant string) (grants []*access.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(r.roles)) {
-		if role := r.roles[name]; holds(&role.Spec, space, tenant) {
-			grants = append(grants, grantOf(role))
+		if role := r.roles[name]; holds(role.spec, space, tenant) {
+			grants = append(grants, role.grants)
 		}
 	}
 	return grants
@@ -103,11 +113,12 @@ func (r *Roles) Add(item any) error { return r.Update(item) }
 
 // Update implements [cache.ReflectorStore].
 func (r *Roles) Update(item any) error {
-	role, ok := item.(*v1alpha1.SystemRole)
+	stored, ok := item.(*v1alpha1.SystemRole)
 	if !ok {
 		return fmt.Errorf("store SystemRole: unexpected type %T", item)
 	}
-	r.set(func() { r.roles[role.Name] = role })
+	changed := roleOf(stored)
+	r.set(func() { r.roles[stored.Name] = changed })
 	return nil
 }
 
@@ -123,10 +134,10 @@ func (r *Roles) Delete(item any) error {
 
 // Replace implements [cache.ReflectorStore].
 func (r *Roles) Replace(items []any, _ string) error {
-	all := map[string]*v1alpha1.SystemRole{}
+	all := map[string]role{}
 	for _, item := range items {
-		if role, ok := item.(*v1alpha1.SystemRole); ok {
-			all[role.Name] = role
+		if stored, ok := item.(*v1alpha1.SystemRole); ok {
+			all[stored.Name] = roleOf(stored)
 		}
 	}
 	r.set(func() { r.roles = all })

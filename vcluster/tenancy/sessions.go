@@ -85,7 +85,7 @@ func (t *Tenancy) RunVisitors(ctx context.Context) {
 		shared := t.grants.SharedChanged()
 		began := time.Now()
 		t.sessions.check((*session).visits)
-		expiry, stop := untilExpiry(t.grants.Grants(), began)
+		expiry, stop := untilExpiry(t.grants, began)
 		restAfter(ctx, began)
 		select {
 		case <-changed:
@@ -136,9 +136,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// untilExpiry returns a channel that receives when the next of the grants has expired that had not at a time.
-func untilExpiry(grants []access.Grant, at time.Time) (expired <-chan time.Time, stop func()) {
-	next := access.NextExpiry(grants, at)
+// untilExpiry returns a channel that receives when the next TenantAccess has expired that had not at a time.
+func untilExpiry(source *access.Source, at time.Time) (expired <-chan time.Time, stop func()) {
+	grants, _ := source.Shared()
+	next := grants.NextExpiry(at)
 	if next.IsZero() {
 		return nil, func() {}
 	}
