@@ -31,9 +31,11 @@ func TestTheLatestGrantsHoldOnTheHost(t *testing.T) {
 	p.roles.Store(roles)
 	for i := range 3000 {
 		var both sync.WaitGroup
-		both.Go(p.grant) // the policy has changed
+		for range 16 {
+			both.Go(p.grant) // the policy has changed
+		}
 		both.Go(func() {
-			role := &v1alpha1.SystemRole{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("r", i%7)}, Spec: v1alpha1.SystemRoleSpec{ScopeType: v1alpha1.ScopeCluster}}
+			role := &v1alpha1.SystemRole{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("r", i%200)}, Spec: v1alpha1.SystemRoleSpec{ScopeType: v1alpha1.ScopeCluster}}
 			role.Spec.Rules = []rbacv1.PolicyRule{{Verbs: []string{fmt.Sprint("v", i)}}}
 			if err := roles.Update(role); err != nil {
 				t.Error(err)
