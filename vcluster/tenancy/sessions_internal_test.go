@@ -26,7 +26,7 @@ type opened struct {
 	*Tenancy
 	visitor, other     context.Context
 	ofVisitor, ofOther atomic.Int32
-	decideOn           func(visits bool) (authorizer.Decision, error)
+	decide             atomic.Value // func(visits bool) (authorizer.Decision, error)
 }
 
 func open(t *testing.T) *opened {
@@ -34,7 +34,7 @@ func open(t *testing.T) *opened {
 	source := &access.Source{}
 	source.Set(&access.State{Space: "solar", Tenant: "solar"})
 	o := &opened{Tenancy: New(source, nil, nil)}
-	o.decideOn = func(bool) (authorizer.Decision, error) { return authorizer.DecisionAllow, nil }
+	o.decideBy(func(bool) (authorizer.Decision, error) { return authorizer.DecisionAllow, nil })
 	o.sessions.source = source
 	o.sessions.authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		_, visits := access.VisitorOf(a.GetUser())
@@ -43,7 +43,7 @@ func open(t *testing.T) *opened {
 		} else {
 			o.ofOther.Add(1)
 		}
-		decision, err := o.decideOn(visits)
+		decision, err := o.decide.Load().(func(bool) (authorizer.Decision, error))(visits)
 		return decision, "", err
 	})
 	add := func(name string) context.Context {
@@ -58,13 +58,15 @@ func open(t *testing.T) *opened {
 	return o
 }
 
+func (o *opened) decideBy(f func(visits bool) (authorizer.Decision, error)) { o.decide.Store(f) }
+
 func (o *opened) run(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	go o.RunVisitors(ctx)
 	go o.RunOthers(ctx)
-	time.Sleep(time.Second)
+	pause(t.Context(), time.Second)
 	o.ofVisitor.Store(0)
 	o.ofOther.Store(0)
 }
@@ -85,18 +87,18 @@ func TestChangesOfGrantsCheckVisitorsAtABoundedRate(t *testing.T) {
 		if o.ofVisitor.Load() != 1 {
 			t.Errorf("a change at rest leads to %d checks at once", o.ofVisitor.Load())
 		}
-		time.Sleep(time.Second)
+		pause(t.Context(), time.Second)
 		o.ofVisitor.Store(0)
 		for range 1000 {
 			o.source.SetShared(sharedWith("lunar", never))
-			time.Sleep(time.Millisecond)
+			pause(t.Context(), time.Millisecond)
 		}
 		if n := o.ofVisitor.Load(); n != 0 {
 			t.Errorf("the same grants lead to %d checks", n)
 		}
 		for i := range 1000 {
 			o.source.SetShared(sharedWith([]string{"lunar", "mars"}[i%2], never))
-			time.Sleep(time.Millisecond)
+			pause(t.Context(), time.Millisecond)
 		}
 		if n := o.ofVisitor.Load(); n < 2 || n > 11 {
 			t.Errorf("in a second, the session of the visitor was checked %d times", n)
@@ -113,15 +115,15 @@ func TestSessionsOfVisitorsEndWithTheGrant(t *testing.T) {
 		o := open(t)
 		o.run(t)
 		o.source.SetShared(sharedWith("lunar", time.Now().Add(10*time.Second)))
-		time.Sleep(time.Second)
+		pause(t.Context(), time.Second)
 		hangs := make(chan struct{})
 		t.Cleanup(func() { close(hangs) })
-		o.decideOn = func(visits bool) (authorizer.Decision, error) {
+		o.decideBy(func(visits bool) (authorizer.Decision, error) {
 			if !visits {
 				<-hangs
 			}
 			return authorizer.DecisionDeny, nil
-		}
+		})
 		o.source.Set(&access.State{Space: "solar", Tenant: "solar", PublishedUnknown: true})
 		synctest.Wait()
 		if o.visitor.Err() == nil || o.other.Err() != nil {
@@ -132,13 +134,13 @@ func TestSessionsOfVisitorsEndWithTheGrant(t *testing.T) {
 		o := open(t)
 		o.run(t)
 		o.source.SetShared(sharedWith("lunar", time.Now().Add(10*time.Second)))
-		time.Sleep(time.Second)
-		o.decideOn = func(bool) (authorizer.Decision, error) { return authorizer.DecisionDeny, nil }
-		time.Sleep(8 * time.Second)
+		pause(t.Context(), time.Second)
+		o.decideBy(func(bool) (authorizer.Decision, error) { return authorizer.DecisionDeny, nil })
+		pause(t.Context(), 8*time.Second)
 		if o.visitor.Err() != nil {
 			t.Error("it ended before the grant expired")
 		}
-		time.Sleep(time.Second + time.Millisecond)
+		pause(t.Context(), time.Second+time.Millisecond)
 		if o.visitor.Err() == nil || o.other.Err() != nil {
 			t.Errorf("after the grant expired: %v, %v", o.visitor.Err(), o.other.Err())
 		}
@@ -150,7 +152,7 @@ func TestSessionsAreCheckedAgainAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := open(t)
 		o.run(t)
-		o.decideOn = func(visits bool) (authorizer.Decision, error) {
+		o.decideBy(func(visits bool) (authorizer.Decision, error) {
 			switch n := o.ofOther.Load(); {
 			case visits:
 				return authorizer.DecisionAllow, nil
@@ -158,17 +160,17 @@ func TestSessionsAreCheckedAgainAfterAnError(t *testing.T) {
 				return authorizer.DecisionNoOpinion, errors.New("the webhook is busy")
 			}
 			return authorizer.DecisionNoOpinion, nil
-		}
+		})
 		o.source.Set(&access.State{Space: "solar", Tenant: "solar", PublishedUnknown: true})
-		time.Sleep(3*checkAgain - time.Millisecond)
+		pause(t.Context(), 3*checkAgain-time.Millisecond)
 		if n := o.ofOther.Load(); o.other.Err() != nil || n != 3 {
 			t.Errorf("while there are errors, after %d checks: %v", n, o.other.Err())
 		}
-		time.Sleep(2 * time.Millisecond)
+		pause(t.Context(), 2*time.Millisecond)
 		if o.other.Err() == nil || o.visitor.Err() != nil {
 			t.Errorf("it goes on after it was refused: %v; %v", o.other.Err(), o.visitor.Err())
 		}
-		time.Sleep(time.Minute)
+		pause(t.Context(), time.Minute)
 		if n := o.ofOther.Load(); n != 4 {
 			t.Errorf("it was checked %d times", n)
 		}
