@@ -85,7 +85,7 @@ func TestWhatTenantsDoIsRecorded(t *testing.T) {
 	}
 	hook, all := newCollector(t), newCollector(t)
 	policy, kubeconfig := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "webhook.kubeconfig")
-	if err := os.WriteFile(policy, []byte("{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: None, resources: [{resources: [configmaps]}]}, {level: Request}]}"), 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: None, resources: [{resources: [configmaps]}]}, {level: Request}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := clientcmdapi.NewConfig()
