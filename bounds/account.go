@@ -27,10 +27,12 @@ type ExceededError struct {
 // Owner is whose a limit is. The zero value is one space.
 type Owner string
 
-// OfTenant is the limit of all spaces of a tenant together, and OfUser the part of it that one user may have.
+// OfTenant is the limit of all spaces of a tenant together. OfUser is the part of a limit that one user may have, and OfVisitors that of all
+// users of other tenants.
 const (
-	OfTenant Owner = "tenant"
-	OfUser   Owner = "user"
+	OfTenant   Owner = "tenant's"
+	OfUser     Owner = "user's"
+	OfVisitors Owner = "visitors'"
 )
 
 func (e *ExceededError) Error() string {
@@ -39,10 +41,10 @@ func (e *ExceededError) Error() string {
 	case b.Scope == PerObject:
 		return fmt.Sprintf("%d %s, at most %d are possible (limit %s): %s", e.Asked, b.Unit, e.Limit, b.Name, b.Remedy)
 	case e.Alone:
-		return fmt.Sprintf("the request needs more than the %s's limit %s of %d %s: %s", cmp.Or(e.Of, "space"), b.Name, e.Limit, b.Unit, b.Remedy)
+		return fmt.Sprintf("the request needs more than the %s limit %s of %d %s: %s", cmp.Or(e.Of, "space's"), b.Name, e.Limit, b.Unit, b.Remedy)
 	}
-	return fmt.Sprintf("the %s's limit %s is reached: %d %s asked, %d of %d in use: %s",
-		cmp.Or(e.Of, "space"), b.Name, e.Asked, b.Unit, e.Used, e.Limit, b.Remedy)
+	return fmt.Sprintf("the %s limit %s is reached: %d %s asked, %d of %d in use: %s",
+		cmp.Or(e.Of, "space's"), b.Name, e.Asked, b.Unit, e.Used, e.Limit, b.Remedy)
 }
 
 // Is makes it an [ErrExceeded].

@@ -235,7 +235,7 @@ func Table() [quantities]Bound {
 			"subjects of all ClusterRoleBindings, and of the RoleBindings of a namespace, with the words in the rules of their roles, once for each binding. Words are verbs, groups, resources, names, and URLs. A request of any user may be compared with each",
 			"use smaller roles, or * in them, bind roles to groups, or delete bindings"},
 		IdentityGroups: {"identity-groups", PerObject, "groups", 250,
-			"groups and extra values of a user that a request impersonates, or asks about in a SubjectAccessReview: each may be compared with each subject of each binding",
+			"groups and extra values of a user that a request impersonates, or asks about in a SubjectAccessReview, and of a credential of the platform: each may be compared with each subject of each binding",
 			"use fewer groups"},
 		AggregationSelectors: {"aggregation-selectors", PerObject, "selectors", 20,
 			"selectors in the aggregation rule of a ClusterRole",

@@ -22,7 +22,43 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
+
+// auditCollector is a webhook that gets events.
+type auditCollector struct {
+	*httptest.Server
+
+	mu  sync.Mutex
+	got []auditv1.Event
+}
+
+func newCollector(t *testing.T) *auditCollector {
+	t.Helper()
+	c := &auditCollector{}
+	c.Server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var list auditv1.EventList
+		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
+			t.Error(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.got = append(c.got, list.Items...)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *auditCollector) ca() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})
+}
+
+func (c *auditCollector) events() []auditv1.Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.got)
+}
 
 // audited returns the events of a tenant's log.
 func audited(t *testing.T, dir, tenant string) (events []auditv1.Event) {
@@ -47,19 +83,17 @@ func TestWhatTenantsDoIsRecorded(t *testing.T) {
 	if err := os.WriteFile(users, []byte("of-bob,bob,u1,,solar\nof-eve,eve,u4,,lunar\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	var sent []auditv1.Event
-	hook := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var list auditv1.EventList
-		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		sent = append(sent, list.Items...)
-	}))
-	t.Cleanup(hook.Close)
-	b := start(t, "--operator", "--token-auth-file", users, "--audit-log-dir", logs)
+	hook, all := newCollector(t), newCollector(t)
+	policy, kubeconfig := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "webhook.kubeconfig")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: None, resources: [{resources: [configmaps]}]}, {level: Request}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["all"], config.Contexts["all"], config.CurrentContext = &clientcmdapi.Cluster{Server: all.URL, CertificateAuthorityData: all.ca()}, &clientcmdapi.Context{Cluster: "all"}, "all"
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, "--operator", "--token-auth-file", users, "--audit-log-dir", logs, "--audit-policy-file", policy, "--audit-webhook-config-file", kubeconfig)
 	host := b.host(t)
 	for _, tenant := range []string{"solar", "lunar"} {
 		host.apply(t, tenantObject(tenant, "{}"))
@@ -119,7 +153,21 @@ func TestWhatTenantsDoIsRecorded(t *testing.T) {
 		}
 	}
 
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}))
+	eventually(t, func() error {
+		tenants := map[string]bool{}
+		for _, e := range all.events() {
+			tenants[e.Annotations["berth.dev/tenant"]] = true
+			if e.RequestObject != nil || e.ObjectRef != nil && e.ObjectRef.Resource == "configmaps" && e.Annotations["berth.dev/tenant"] == "lunar" {
+				t.Errorf("the policy is not kept: %+v", e)
+			}
+		}
+		if !tenants["solar"] || !tenants["lunar"] {
+			return fmt.Errorf("the webhook of the platform has got events of %v", tenants)
+		}
+		return nil
+	})
+
+	ca := base64.StdEncoding.EncodeToString(hook.ca())
 	host.kubectl(t, "patch", "tenant", "solar", "--type", "merge", "--patch", fmt.Sprintf(
 		`{"spec": {"audit": {"policy": {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata", "verbs": ["delete"]}]}, "webhook": {"url": %q, "caBundle": %q}}}}`, hook.URL, ca))
 	eventually(t, func() error {
@@ -128,16 +176,12 @@ func TestWhatTenantsDoIsRecorded(t *testing.T) {
 				return err
 			}
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		if len(sent) == 0 {
+		if len(hook.events()) == 0 {
 			return fmt.Errorf("the webhook has got nothing")
 		}
 		return nil
 	})
-	mu.Lock()
-	defer mu.Unlock()
-	for _, e := range sent {
+	for _, e := range hook.events() {
 		if e.User.Username != "bob" || e.Verb != "delete" {
 			t.Errorf("the webhook got %+v", e)
 		}

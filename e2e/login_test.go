@@ -133,7 +133,7 @@ func TestUsersLogInWithOpenIDConnect(t *testing.T) {
 	if code != 0 || stdout != "" || stderr != "You are logged out.\n" {
 		t.Errorf("it logs out with %d, %q, %q", code, stdout, stderr)
 	}
-	if out, err := alice.cluster().tryKubectl(t, "", "get", "pods"); err == nil || !strings.Contains(out, "you are not logged in, or for too long; run: berth login --issuer="+d.issuer) {
+	if out, err := alice.cluster().tryKubectl(t, "", "get", "pods"); err == nil || !strings.Contains(out, "you are not logged in, or your login has expired; run: berth login --issuer="+d.issuer) {
 		t.Errorf("once logged out: %v, %s", err, out)
 	}
 	// To log in again, the address of Berth is not needed.
@@ -215,7 +215,7 @@ func TestALoginThatCantWorkSaysWhy(t *testing.T) {
 		"--issuer=" + d.issuer + "x: ":                                             append([]string{"login", "--issuer", d.issuer + "x", "--certificate-authority", d.ca}, client...),
 		"no Berth is on this machine in --data-dir=" + dir + "; use --server":      {"login", "--issuer", d.issuer, "--data-dir", dir},
 		"--server=http://berth: must begin with https://":                          {"login", "--issuer", d.issuer, "--server", "http://berth"},
-		"you are not logged in, or for too long; run: berth login --issuer=https:": {"login", "token", "--issuer", d.issuer, "--token-dir", filepath.Join(dir, "tokens")},
+		"you are not logged in, or your login has expired; run: berth login --issuer=https:": {"login", "token", "--issuer", d.issuer, "--token-dir", filepath.Join(dir, "tokens")},
 		"wait for the login: context deadline exceeded":                            append([]string{"login", "--device", "--issuer", d.issuer, "--certificate-authority", d.ca, "--timeout", "3s"}, client...),
 	} {
 		stdout, stderr, code := runBerth(t, args...)

@@ -130,6 +130,19 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 	})
 }
 
+// limitVisit serves requests of users of other tenants, which limit has let through, within what the space has for all of them.
+func (l *Limiter) limitVisit(space string, meter Meter, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		end, err := l.beginVisit(space, l.classifier.classify(r))
+		if err != nil {
+			reject(w, space, err, meter)
+			return
+		}
+		defer end()
+		next.ServeHTTP(w, r)
+	})
+}
+
 // turn waits until a request may execute.
 func (l *Limiter) turn(ctx context.Context, who flow, k class) (release func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnTimeout, errTurn)

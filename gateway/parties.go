@@ -22,14 +22,17 @@ const (
 	firstForget = 64
 	// userFlows is how many users of a tenant take turns. Of more, some count as one.
 	userFlows = 64
-	// One in userReserve of a tenant's requests is never for a user who has all others.
+	// One in userReserve of the requests of a tenant, and of a space, is never for a user who has all others.
 	userReserve = 8
+	// One in visitorsPart of what the clients of a space may send is what users of other tenants may send together, besides.
+	visitorsPart = 4
 )
 
 // party is a space or a tenant, of whose requests only so many may be in flight.
 type party struct {
 	requests
-	users    map[uint8]*requests // those of each user whom the party pays for
+	users    map[uint8]*requests
+	visitors requests // of users of other tenants, whom their own tenants pay for
 	underWay int
 	last     time.Time
 }
@@ -80,21 +83,38 @@ func (l *Limiter) begin(space string, who flow, k class) (end func(), err error)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	payer := l.party(who.tenant, now)
-	parties, limit, of := []*party{payer}, own.Of, bounds.Owner("")
+	var parties []*party
 	var allowances []allowance
-	if hasTenant {
-		limit, of = tenant.Of, bounds.OfTenant
-		if l.config.TenantOf(space) == name {
-			parties = append(parties, l.party(ofSpace+space, now))
-			allowances = append(allowances, allowance{&parties[1].requests, own.Of, ""})
-		}
+	add := func(p *party, limit func(bounds.Quantity) int64, of bounds.Owner) {
+		parties = append(parties, p)
+		allowances = append(allowances, allowance{p.user(who.user), partOf(limit, userReserve-1, userReserve), bounds.OfUser}, allowance{&p.requests, limit, of})
 	}
-	// The user comes first: what it is refused takes nothing of the others' rate.
-	allowances = append([]allowance{
-		{payer.user(who.user), func(q bounds.Quantity) int64 { return limit(q) - limit(q)/userReserve }, bounds.OfUser}, {&payer.requests, limit, of},
-	}, allowances...)
-	if err := take(allowances, k.quantity, now); err != nil {
+	if hasTenant {
+		add(l.party(who.tenant, now), tenant.Of, bounds.OfTenant)
+	}
+	if !hasTenant || l.config.TenantOf(space) == name {
+		add(l.party(ofSpace+space, now), own.Of, "")
+	}
+	return l.count(parties, allowances, k.quantity, now)
+}
+
+// beginVisit counts a request of a user of another tenant toward what the space has for all of them, until end is called, or rejects it.
+func (l *Limiter) beginVisit(space string, k class) (end func(), err error) {
+	now, own := time.Now(), l.config.Limits(space)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.party(ofSpace+space, now)
+	return l.count([]*party{p}, []allowance{{&p.visitors, partOf(own.Of, 1, visitorsPart), bounds.OfVisitors}}, k.quantity, now)
+}
+
+// partOf returns a part of limits, which is at least 1.
+func partOf(limit func(bounds.Quantity) int64, part, of int64) func(bounds.Quantity) int64 {
+	return func(q bounds.Quantity) int64 { return max(1, (limit(q)*part+of-1)/of) }
+}
+
+// count counts a request until end is called, or rejects it. The limiter must be locked.
+func (l *Limiter) count(parties []*party, allowances []allowance, q bounds.Quantity, now time.Time) (end func(), err error) {
+	if err := take(allowances, q, now); err != nil {
 		return nil, err
 	}
 	for _, p := range parties {
@@ -103,8 +123,8 @@ func (l *Limiter) begin(space string, who flow, k class) (end func(), err error)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, s := range allowances {
-			s.inFlight[k.quantity-bounds.RequestsReading]--
+		for _, a := range allowances {
+			a.inFlight[q-bounds.RequestsReading]--
 		}
 		for _, p := range parties {
 			p.underWay--
@@ -133,31 +153,29 @@ func (p *party) user(user uint8) *requests {
 	return r
 }
 
-// take counts a request toward all allowances, or returns an error. Of what is refused, only the rates count that come before the one that
-// is exceeded.
+// take counts a request toward all allowances, or toward none and returns an error: what one party is refused takes nothing from another.
 func take(allowances []allowance, q bounds.Quantity, now time.Time) error {
-	for _, s := range allowances {
-		if used, limit := s.inFlight[q-bounds.RequestsReading], s.limit(q); used >= limit {
-			s.refused[q-bounds.RequestsReading]++
-			return &bounds.ExceededError{Quantity: q, Asked: 1, Used: used, Limit: limit, Of: s.of}
+	for _, a := range allowances {
+		if used, limit := a.inFlight[q-bounds.RequestsReading], a.limit(q); used >= limit {
+			a.refused[q-bounds.RequestsReading]++
+			return &bounds.ExceededError{Quantity: q, Asked: 1, Used: used, Limit: limit, Of: a.of}
+		}
+		perSecond := a.limit(bounds.RequestRate)
+		if a.rate == nil {
+			a.rate = rate.NewLimiter(rate.Limit(perSecond), int(2*perSecond))
+		}
+		if a.rate.Limit() != rate.Limit(perSecond) {
+			a.rate.SetLimitAt(now, rate.Limit(perSecond))
+			a.rate.SetBurstAt(now, int(2*perSecond))
+		}
+		if a.rate.TokensAt(now) < 1 {
+			a.refused[bounds.RequestRate-bounds.RequestsReading]++
+			return &bounds.ExceededError{Quantity: bounds.RequestRate, Asked: 1, Used: perSecond, Limit: perSecond, Of: a.of}
 		}
 	}
-	for _, s := range allowances {
-		perSecond := s.limit(bounds.RequestRate)
-		if s.rate == nil {
-			s.rate = rate.NewLimiter(rate.Limit(perSecond), int(2*perSecond))
-		}
-		if s.rate.Limit() != rate.Limit(perSecond) {
-			s.rate.SetLimitAt(now, rate.Limit(perSecond))
-			s.rate.SetBurstAt(now, int(2*perSecond))
-		}
-		if !s.rate.AllowN(now, 1) {
-			s.refused[bounds.RequestRate-bounds.RequestsReading]++
-			return &bounds.ExceededError{Quantity: bounds.RequestRate, Asked: 1, Used: perSecond, Limit: perSecond, Of: s.of}
-		}
-	}
-	for _, s := range allowances {
-		s.inFlight[q-bounds.RequestsReading]++
+	for _, a := range allowances {
+		a.rate.AllowN(now, 1)
+		a.inFlight[q-bounds.RequestsReading]++
 	}
 	return nil
 }

@@ -82,7 +82,8 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 	p.Router.serveSpace(space, handler, w, inside(r, cmp.Or(r.URL.EscapedPath(), "/")))
 }
 
-// recorded has requests with a credential of the space recorded. Who sends others can name any user.
+// recorded has requests with a credential of the space recorded. Who sends others can name any user. The Verify of the Router must accept no
+// other credentials: the space gets the result.
 func (p Pods) recorded(space string, next http.Handler) http.Handler {
 	if p.Router.Verify == nil {
 		return next

@@ -101,7 +101,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				g.audited(who.Tenant, "", refusingTenant(who, target.Space)).ServeHTTP(w, r)
 				return
 			}
-			g.serve(target, w, visiting, func(next http.Handler) http.Handler { return next })
+			g.serve(target, w, visiting, func(next http.Handler) http.Handler { return g.limitedVisit(target.Space, next) })
 		})).ServeHTTP(w, r)
 		return
 	case who == nil && g.Verify != nil:
@@ -171,6 +171,13 @@ func (g *Router) audited(tenant, space string, next http.Handler) http.Handler {
 		return next
 	}
 	return g.Audit(tenant, space, next)
+}
+
+func (g *Router) limitedVisit(space string, next http.Handler) http.Handler {
+	if g.Limiter == nil {
+		return next
+	}
+	return g.Limiter.limitVisit(space, g.Meter, next)
 }
 
 func (g *Router) limited(space, user string, meter Meter, next http.Handler) http.Handler {

@@ -26,11 +26,10 @@ func TestSpacesHaveTheLimitsOfTheirTenant(t *testing.T) {
 		watches, rate := limits["watches"], limits["request-rate"]
 		return watches.Value() == 70 && rate.Value() == 5 && len(limits) == 2
 	}
-	space := e.spaceIs("solar", "has the limits", func(s *v1alpha1.Space) bool { return has(s.Spec.TenantLimits) })
-	space.Spec.TenantLimits["requests-writing"] = resource.MustParse("100000")
-	if err := e.Update(t.Context(), space); err != nil {
-		t.Fatal(err)
-	}
+	e.spaceIs("solar", "has the limits", func(s *v1alpha1.Space) bool { return has(s.Spec.TenantLimits) })
+	change(e, &v1alpha1.Space{ObjectMeta: tenant("solar").ObjectMeta}, func(s *v1alpha1.Space) {
+		s.Spec.TenantLimits["requests-writing"] = resource.MustParse("100000")
+	})
 	e.spaceIs("solar", "has the limits again", func(s *v1alpha1.Space) bool { return has(s.Spec.TenantLimits) })
 
 	err := e.Create(t.Context(), tenant("lunar", func(s *v1alpha1.TenantSpec) {

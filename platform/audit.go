@@ -4,6 +4,7 @@
 package platform
 
 import (
+	"context"
 	"net/http"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -14,10 +15,16 @@ import (
 	"github.com/berth-dev/berth/shard/credentials"
 )
 
-func (p *Platform) newAuditor() (*audit.Auditor, error) {
-	return audit.New(audit.Config{
+// startAudit records requests, until the servers have stopped.
+func (p *Platform) startAudit(context.Context) (err error) {
+	p.auditor, err = audit.New(audit.Config{
 		Files: p.config.Audit, SettingsOf: p.config.Specs.Audit, UserOf: userOf, Logger: p.logger.WithName("audit"),
 	})
+	if err != nil {
+		return err
+	}
+	p.onStop(p.auditor.Stop)
+	return nil
 }
 
 // userOf returns the user of a request whose credential the gateway has accepted.

@@ -89,7 +89,7 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	}()
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.readPolicy, p.openHost, p.openSpaces, p.followGrants, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
+		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.readPolicy, p.startAudit, p.openHost, p.openSpaces, p.followGrants, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -242,11 +242,6 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 }
 
 func (p *Platform) serve(context.Context) error {
-	var err error
-	if p.auditor, err = p.newAuditor(); err != nil {
-		return err
-	}
-	p.onStop(p.auditor.Stop) // after the server
 	p.limiter = gateway.NewLimiter(gateway.LimiterConfig{
 		Limits: p.config.Specs.Limits, TenantOf: p.tenantOf, TenantLimits: p.config.Specs.TenantLimits,
 	})

@@ -121,7 +121,7 @@ func (s *Server) WhoAmI(ctx context.Context, t *Tokens) (user, tenant string, er
 	}
 	tenants := review.Status.UserInfo.Extra["berth.dev/tenant"]
 	if len(tenants) == 0 {
-		return "", "", errors.New("it is no Berth, or knows no OpenID Connect providers")
+		return "", "", errors.New("the server is not Berth, or it knows no OpenID Connect providers")
 	}
 	return review.Status.UserInfo.Username, tenants[0], nil
 }

@@ -40,7 +40,7 @@ type Tokens struct {
 func (t *Tokens) good() bool { return t != nil && time.Now().Add(margin).Before(t.Expires) }
 
 // ErrLoggedOut means that there are no tokens, or none that could be refreshed.
-var ErrLoggedOut = errors.New("you are not logged in, or for too long")
+var ErrLoggedOut = errors.New("you are not logged in, or your login has expired")
 
 // Token returns a token that is good now. It gets another one from the provider if necessary. Of several processes that call it at once,
 // one does. The error wraps [ErrLoggedOut] if the user must log in again.

@@ -97,8 +97,13 @@ func New(c Config) (*Auditor, error) {
 	return a, nil
 }
 
-// Stop sends what waits for webhooks, until ctx ends.
+// stopTimeout limits how long a stop waits for webhooks: a new process may wait for this one.
+const stopTimeout = 5 * time.Second
+
+// Stop sends what waits for webhooks, until ctx ends, and for 5 seconds at most.
 func (a *Auditor) Stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
 	a.mu.Lock()
 	hooks := []*hook{a.platform}
 	for _, t := range a.tenants {

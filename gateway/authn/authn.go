@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/clientaddr"
@@ -25,8 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// Files are paths of files with what clients are known by. Each may be empty. A file that changes is read again; while it can't be read,
-// what was read last holds.
+// Files are paths of files with what clients are known by. Each may be empty. A file that changes is read again, except for
+// kubeconfigs of webhooks; while it can't be read, what was read last holds.
 type Files struct {
 	// ClientCA has the certificates of CAs that sign client certificates, in PEM.
 	ClientCA string
@@ -176,6 +177,13 @@ func (a *Authenticator) Refuse(r *http.Request) (*identity.Identity, error) {
 // check refuses identities of tenants that don't exist, and names that mean something to Kubernetes, which only system users may have, or
 // to Berth.
 func (a *Authenticator) check(who *identity.Identity) error {
+	entries := len(who.Groups)
+	for _, values := range who.Extra {
+		entries += len(values)
+	}
+	if err := bounds.IdentityGroups.Check(int64(entries)); err != nil { // each is compared with each subject of each binding
+		return refused("your credential has too many groups: %s; ask your admin for another credential", err)
+	}
 	system := who.Tenant == resolve.System
 	for _, name := range append([]string{who.Name}, who.Groups...) {
 		switch {

@@ -18,6 +18,7 @@ import (
 
 	"gopkg.in/go-jose/go-jose.v2/jwt"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
@@ -159,7 +160,7 @@ type claims struct {
 	Expiry   *jwt.NumericDate `json:"exp"`
 }
 
-// find returns who has a token; nil if it is of none of the issuers. The error is a [*Refused].
+// find returns who has a token; nil if it is of none of the issuers. The error is a [*Refused], or a status of the API if that isn't known now.
 func (s *issuers) find(r *http.Request, token string) (*identity.Identity, error) {
 	if s == nil || token == "" {
 		return nil, nil
@@ -192,8 +193,8 @@ func (s *issuers) find(r *http.Request, token string) (*identity.Identity, error
 		}
 	}
 	who, err := s.check(by, r, token)
-	if errors.Is(err, errUnavailable) {
-		return nil, refused("the tokens of your issuer %s can't be checked now; try again later, or ask your admin", parsed.Issuer)
+	if statusErr := apierrors.APIStatus(nil); errors.As(err, &statusErr) { // it isn't known now whose the token is
+		return nil, err
 	}
 	cache := s.good
 	if err != nil {
@@ -203,14 +204,15 @@ func (s *issuers) find(r *http.Request, token string) (*identity.Identity, error
 	return who, err
 }
 
-// check returns who has a token, by its signature. The error is a [*Refused], or errUnavailable.
+// check returns who has a token, by its signature. The error is a [*Refused], or a status of the API if the token can't be checked now.
 func (s *issuers) check(by *issuer, r *http.Request, token string) (*identity.Identity, error) {
 	user, err := by.verify(r, token)
 	if err == nil {
 		return identityOfToken(user, by.config.Issuer.URL)
 	}
 	s.logger.V(2).Info("Refused a token", "issuer", by.config.Issuer.URL, "reason", err.Error())
-	if refusal := (*Refused)(nil); errors.As(err, &refusal) || errors.Is(err, errUnavailable) {
+	refusal, statusErr := (*Refused)(nil), apierrors.APIStatus(nil)
+	if errors.As(err, &refusal) || errors.As(err, &statusErr) {
 		return nil, err
 	}
 	return nil, refused("your token names the issuer %s, which hasn't signed it, or it isn't valid yet; log in again", by.config.Issuer.URL)

@@ -96,14 +96,12 @@ func (t *boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// errUnavailable means that the keys of an issuer can't be read now.
-var errUnavailable = errors.New("its keys can't be read")
-
-// verify returns the user of a token that the issuer has signed. The error is a [*Refused], wraps errUnavailable, or is for the admin alone.
+// verify returns the user of a token that the issuer has signed. The error is a [*Refused], a status of the API if it isn't known now, or is
+// for the admin alone.
 func (i *issuer) verify(r *http.Request, token string) (user.Info, error) {
 	client := clientaddr.OfRemote(r.RemoteAddr)
 	if !i.checks.Take(client) {
-		return nil, errUnavailable
+		return nil, busy()
 	}
 	defer i.checks.Give(client)
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)
@@ -115,7 +113,7 @@ func (i *issuer) verify(r *http.Request, token string) (user.Info, error) {
 	case err == nil:
 		return nil, errors.New("it is of another issuer")
 	case i.verifier.HealthCheck() != nil || strings.Contains(err.Error(), "fetching keys"):
-		return nil, errors.Join(errUnavailable, err)
+		return nil, unavailable("the keys of your issuer " + i.config.Issuer.URL + " can't be read now")
 	case strings.HasPrefix(err.Error(), "oidc: verify token: "):
 		return nil, err
 	}

@@ -201,7 +201,7 @@ func (v *reviews) ask(token string) (review, error) {
 		result.who, result.err = v.config.identityOf(response.User)
 	case err != nil && !answered():
 		v.log(err)
-		return review{}, unavailable()
+		return review{}, unavailable("the webhook that reviews tokens can't be asked now")
 	}
 	return result, nil
 }
@@ -216,12 +216,13 @@ func (v *reviews) log(err error) {
 	}
 }
 
+// busy and unavailable say that it isn't known now whose a token is.
 func busy() error {
-	return apierrors.NewTooManyRequests("too many tokens are being reviewed; try again later", retryAfter)
+	return apierrors.NewTooManyRequests("too many tokens are being checked; try again later", retryAfter)
 }
 
-func unavailable() error {
-	err := apierrors.NewServiceUnavailable("the webhook that reviews tokens can't be asked now; try again later")
+func unavailable(why string) error {
+	err := apierrors.NewServiceUnavailable(why + "; try again later")
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return err
 }

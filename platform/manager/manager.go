@@ -199,6 +199,11 @@ func (m *Manager) Shares(ctx context.Context, space string, visitor *identity.Id
 	return m.shard.Shares(ctx, space, visitor)
 }
 
+// VerifyOwn implements [gateway.Router.Verify] for credentials of the space alone.
+func (m *Manager) VerifyOwn(space string, r *http.Request) (*http.Request, bool, error) {
+	return m.shard.Verify(space, r)
+}
+
 // Verify implements [gateway.Router.Verify].
 func (m *Manager) Verify(space string, r *http.Request) (*http.Request, bool, error) {
 	if hosttokens.IsFor(r) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -130,13 +131,13 @@ func run(cmd *cobra.Command, client *login.Client, o *options) error {
 	if err != nil {
 		return err
 	}
+	user, tenant, err := o.server.WhoAmI(cmd.Context(), tokens)
+	if err != nil {
+		return fmt.Errorf("you are logged in at %s, but can't use %s, and the kubeconfig stays as it is: %w", client.Issuer, o.server.URL, err)
+	}
 	path, err := login.WriteKubeconfig(o.kubeconfig, o.context, o.server, exec)
 	if err != nil {
 		return err
-	}
-	user, tenant, err := o.server.WhoAmI(cmd.Context(), tokens)
-	if err != nil {
-		return fmt.Errorf("you are logged in at %s, but can't use the context %s of %s: %w", client.Issuer, o.context, path, err)
 	}
 	say("You are %q of the tenant %s. The context %s of %s is the current one.", user, tenant, o.context, path)
 	fmt.Fprintln(cmd.OutOrStdout(), o.context)
@@ -157,8 +158,15 @@ func (o *options) findServer() (err error) {
 	}
 	space := o.space
 	switch {
-	case o.server.URL == "" && before != nil:
+	case o.server.URL == "" && before != nil && o.space == "":
 		o.server, space = *before, "" // the space is in its path
+	case o.server.URL == "" && before != nil:
+		u, err := url.Parse(before.URL)
+		if err != nil {
+			return fmt.Errorf("read the server of the context %s: %w", o.context, err)
+		}
+		o.server = *before
+		o.server.URL = u.Scheme + "://" + u.Host
 	case o.server.URL == "":
 		if o.server, err = localServer(o.dataDir); err != nil {
 			return err
