@@ -106,7 +106,7 @@ func (m *Manager) enforce(ctx context.Context, name string, want *applied) error
 // doesn't reach gets it with the next status.
 func (m *Manager) SendAccess(ctx context.Context) {
 	for name := range m.processes.all() {
-		m.sends.begin(name, func() {
+		m.sends.Begin(name, "send what a space enforces", func() {
 			process := m.processes.get(name)
 			if process == nil || ctx.Err() != nil {
 				return

@@ -34,7 +34,7 @@ type spaceFailure struct {
 // asleep. So none is missed once requests are served.
 func (m *Manager) openSpaces(ctx context.Context) error {
 	m.undoOpen.add(m.stopDedicated)
-	m.undoOpen.add(func(context.Context) { m.sends.wait() })
+	m.undoOpen.add(func(context.Context) { m.sends.Wait() })
 	if m.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the definitions, too
 		if err := m.objects.Define(ctx); err != nil {
 			return err

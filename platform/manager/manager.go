@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/metrics"
@@ -100,7 +101,7 @@ type Manager struct {
 	quotas       quotaUses
 	shares       *spacequota.Quotas
 	refusals     refusals
-	sends        sends
+	sends        safego.Latest // of what dedicated spaces enforce
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are
 	// *v1alpha1.Space.
 	unapplied sync.Map

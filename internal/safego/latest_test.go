@@ -1,26 +1,28 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manager
+package safego_test
 
 import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/berth-dev/berth/internal/safego"
 )
 
-// Z6, L3: a dedicated space whose process hangs delays what others have to know by nothing, and gets the latest of many changes once.
-func TestAProcessThatHangsDelaysNoOther(t *testing.T) {
+// Z6, L3: work that hangs, such as to send a dedicated space what it enforces, delays none for others, and is done once for many changes.
+func TestWorkThatHangsDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s sends
+		var l safego.Latest
 		hang, sent := make(chan struct{}), map[string]*atomic.Int32{"hangs": {}, "fine": {}, "fails": {}}
 		for i := range 100 {
-			s.begin("hangs", func() {
+			l.Begin("hangs", "test", func() {
 				sent["hangs"].Add(1)
 				<-hang
 			})
-			s.begin("fine", func() { sent["fine"].Add(1) })
-			s.begin("fails", func() {
+			l.Begin("fine", "test", func() { sent["fine"].Add(1) })
+			l.Begin("fails", "test", func() {
 				sent["fails"].Add(1)
 				panic("no")
 			})
@@ -33,7 +35,7 @@ func TestAProcessThatHangsDelaysNoOther(t *testing.T) {
 			t.Errorf("%d are sent at once", n)
 		}
 		close(hang)
-		s.wait()
+		l.Wait()
 		if n := sent["hangs"].Load(); n != 2 {
 			t.Errorf("in the end, %d were sent, want the first and the last", n)
 		}
