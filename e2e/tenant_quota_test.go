@@ -124,6 +124,7 @@ func checkDrift(t *testing.T, b *berth, host, space *cluster) {
 	}
 	host.kubectl(t, "patch", "resourcequota", "berth", "--namespace=berth-acme-a", "--subresource=status", "--type=merge", "-p", `{"status": {"used": {"pods": "0"}}}`)
 	eventually(t, func() error { // upstream's controller does so every 5 minutes
+		space.kubectl(t, "get", "namespaces") // Berth compares what awake spaces use, and after a restart a space soon sleeps
 		counted := host.kubectl(t, "get", "resourcequota", "berth", "--namespace=berth-acme-a", "-o", "jsonpath={.status.used.pods}")
 		return expect("pods that the host counts", counted, fmt.Sprint(hostPods(t, host, "acme-a")))
 	})
