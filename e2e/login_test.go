@@ -208,15 +208,15 @@ func TestALoginThatCantWorkSaysWhy(t *testing.T) {
 	d, dir := startDex(t), t.TempDir()
 	client := []string{"--token-dir", filepath.Join(dir, "tokens"), "--server", "https://127.0.0.1:1"}
 	for want, args := range map[string][]string{
-		`required flag(s) "issuer" not set`:                                        {"login"},
-		"--issuer=http://127.0.0.1:5556/dex: must begin with https://":             append([]string{"login", "--issuer", "http://127.0.0.1:5556/dex"}, client...),
-		"use --certificate-authority":                                              append([]string{"login", "--issuer", d.issuer}, client...),
-		"--certificate-authority=" + filepath.Join(dir, "none"):                    append([]string{"login", "--issuer", d.issuer, "--certificate-authority", filepath.Join(dir, "none")}, client...),
-		"--issuer=" + d.issuer + "x: ":                                             append([]string{"login", "--issuer", d.issuer + "x", "--certificate-authority", d.ca}, client...),
-		"no Berth is on this machine in --data-dir=" + dir + "; use --server":      {"login", "--issuer", d.issuer, "--data-dir", dir},
-		"--server=http://berth: must begin with https://":                          {"login", "--issuer", d.issuer, "--server", "http://berth"},
+		`required flag(s) "issuer" not set`:                                                  {"login"},
+		"--issuer=http://127.0.0.1:5556/dex: must begin with https://":                       append([]string{"login", "--issuer", "http://127.0.0.1:5556/dex"}, client...),
+		"use --certificate-authority":                                                        append([]string{"login", "--issuer", d.issuer}, client...),
+		"--certificate-authority=" + filepath.Join(dir, "none"):                              append([]string{"login", "--issuer", d.issuer, "--certificate-authority", filepath.Join(dir, "none")}, client...),
+		"--issuer=" + d.issuer + "x: ":                                                       append([]string{"login", "--issuer", d.issuer + "x", "--certificate-authority", d.ca}, client...),
+		"no Berth is on this machine in --data-dir=" + dir + "; use --server":                {"login", "--issuer", d.issuer, "--data-dir", dir},
+		"--server=http://berth: must begin with https://":                                    {"login", "--issuer", d.issuer, "--server", "http://berth"},
 		"you are not logged in, or your login has expired; run: berth login --issuer=https:": {"login", "token", "--issuer", d.issuer, "--token-dir", filepath.Join(dir, "tokens")},
-		"wait for the login: context deadline exceeded":                            append([]string{"login", "--device", "--issuer", d.issuer, "--certificate-authority", d.ca, "--timeout", "3s"}, client...),
+		"wait for the login: context deadline exceeded":                                      append([]string{"login", "--device", "--issuer", d.issuer, "--certificate-authority", d.ca, "--timeout", "3s"}, client...),
 	} {
 		stdout, stderr, code := runBerth(t, args...)
 		if code != 1 || stdout != "" || !strings.Contains(stderr, want) {

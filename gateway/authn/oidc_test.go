@@ -4,7 +4,6 @@
 package authn_test
 
 import (
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -23,6 +22,7 @@ import (
 	"time"
 
 	jose "gopkg.in/go-jose/go-jose.v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/gateway/authn"
