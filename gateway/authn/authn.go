@@ -88,11 +88,13 @@ func New(files Files, exists func(tenant string) bool, logger klog.Logger) (*Aut
 	return a, nil
 }
 
-// Run reads the files with CAs and with issuers again when they change, until ctx ends.
+// Run reads the files again when they change, until ctx ends.
 func (a *Authenticator) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	safego.Go(&group, "follow the file with issuers", func() { a.issuers.run(ctx) }, nil)
+	safego.Go(&group, "follow the file with tokens", func() { a.tokens.run(ctx) }, nil)
+	safego.Go(&group, "follow the file with passwords", func() { a.passwords.run(ctx) }, nil)
 	if a.ca != nil {
 		a.ca.Run(ctx, 1)
 	}

@@ -287,7 +287,7 @@ func TestWrongFilesAreRefused(t *testing.T) {
 // A file that changes is read again. While it is wrong, what was read before holds.
 func TestFilesAreReadAgain(t *testing.T) {
 	path := write(t, "one,alice,u1,,solar\n")
-	a := open(t, authn.Files{Tokens: path})
+	a := running(t, authn.Files{Tokens: path})
 	until := func(token, want string) {
 		t.Helper()
 		for got := ""; got != want; got = text(a.Identify(bearing(token))) {

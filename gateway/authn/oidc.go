@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/refile"
 )
 
 const (
@@ -38,12 +38,13 @@ const (
 
 // issuers are the OpenID Connect providers of a file (A5). A nil *issuers has none. It is safe for concurrent use.
 type issuers struct {
-	path   string
+	file   refile.File
 	logger klog.Logger
 	ctx    context.Context // upstream's authenticators fetch keys for as long as they are in use
 	stop   context.CancelFunc
-	read   stamp
 	byURL  atomic.Pointer[map[string]*issuer]
+	// newTimeout is how long new issuers may take until their tokens can be checked.
+	newTimeout time.Duration
 
 	good, bad *lru.Cache // map [sha256.Size]byte to outcome
 }
@@ -61,13 +62,15 @@ func openIssuers(path string, logger klog.Logger) (*issuers, error) {
 	if path == "" {
 		return nil, nil
 	}
-	s := &issuers{path: path, logger: logger, good: lru.New(rememberedTokens), bad: lru.New(rememberedTokens)}
+	s := &issuers{logger: logger, good: lru.New(rememberedTokens), bad: lru.New(rememberedTokens)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.byURL.Store(&map[string]*issuer{})
-	if _, err := s.readAgain(s.ctx, 0); err != nil {
+	s.file = refile.File{Path: path, MaxBytes: maxFile, Remedy: "name fewer providers", Parse: s.parse}
+	if _, err := s.file.Read(); err != nil {
 		s.stop()
 		return nil, err
 	}
+	s.newTimeout = issuersTimeout
 	return s, nil
 }
 
@@ -77,39 +80,19 @@ func (s *issuers) run(ctx context.Context) {
 		return
 	}
 	defer s.stop()
-	ticker := time.NewTicker(lookAgain)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		changed, err := s.readAgain(ctx, issuersTimeout)
-		switch {
-		case err != nil:
-			s.logger.Error(err, "Could not read the file with issuers again; what was read before holds", "file", s.path)
-		case changed:
-			s.logger.Info("Read the file with issuers again", "file", s.path, "issuers", len(*s.byURL.Load()))
-		}
-	}
+	s.file.Follow(ctx, func() {
+		s.logger.Info("Read the file with issuers again", "file", s.file.Path, "issuers", len(*s.byURL.Load()))
+	}, func(err error) {
+		s.logger.Error(err, "Could not read the file with issuers again; what was read before holds", "file", s.file.Path)
+	})
 }
 
-// readAgain reads the file if it has changed. Issuers that are in it as before are kept. Others replace those of before once they are ready, or
-// after the timeout.
-func (s *issuers) readAgain(ctx context.Context, timeout time.Duration) (changed bool, err error) {
-	info, err := os.Stat(s.path)
+// parse takes over the contents of the file. Issuers that are in it as before are kept. Others replace those of before once they are ready,
+// or after the timeout.
+func (s *issuers) parse(data []byte) error {
+	configs, err := parseIssuers(data)
 	if err != nil {
-		return false, err
-	}
-	is := stamp{info.Size(), info.ModTime()}
-	if is == s.read {
-		return false, nil
-	}
-	configs, err := readIssuers(s.path)
-	s.read = is // also if it is wrong, which is logged once
-	if err != nil {
-		return false, err
+		return err
 	}
 	before, after, added := *s.byURL.Load(), map[string]*issuer{}, []*issuer(nil)
 	for _, config := range configs {
@@ -122,18 +105,18 @@ func (s *issuers) readAgain(ctx context.Context, timeout time.Duration) (changed
 			for _, of := range added {
 				of.stop()
 			}
-			return false, fmt.Errorf("issuer %s: %w", url, err)
+			return fmt.Errorf("issuer %s: %w", url, err)
 		}
 		added = append(added, after[url])
 	}
-	awaitIssuers(ctx, added, timeout)
+	awaitIssuers(s.ctx, added, s.newTimeout)
 	s.byURL.Store(&after)
 	for url, of := range before {
 		if after[url] != of {
 			of.stop()
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // awaitIssuers waits until tokens of issuers can be checked, or a time has passed.

@@ -5,7 +5,6 @@ package authn
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,19 +27,8 @@ const (
 	berthExtras = "berth.dev/"
 )
 
-// readIssuers reads a file with an AuthenticationConfiguration of Kubernetes.
-func readIssuers(path string) ([]apiserver.JWTAuthenticator, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("it has %d bytes, and may have %d", info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+// parseIssuers parses an AuthenticationConfiguration of Kubernetes.
+func parseIssuers(data []byte) ([]apiserver.JWTAuthenticator, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	object, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data)

@@ -5,40 +5,31 @@ package authn
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/gateway/resolve"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/refile"
 )
 
-const (
-	// lookAgain is how often, at most, it is looked whether a file has changed.
-	lookAgain = time.Second
-	// maxFile limits a file, in bytes: it has space for some 100,000 users.
-	maxFile = 16 << 20
-)
+// maxFile limits a file, in bytes: it has space for some 100,000 users.
+const maxFile = 16 << 20
 
 // users are the lines of a file. A nil *users has none. It is safe for concurrent use.
 type users struct {
-	path   string
-	proof  identity.Proof
+	file   refile.File
 	logger klog.Logger
-
-	mu     sync.Mutex
-	looked time.Time
-	read   stamp
-	lines  map[line]*identity.Identity
+	lines  atomic.Pointer[map[line]*identity.Identity]
 }
 
 // line is what a client must know: a token, or a password and whose it is. Only the sum is kept, and how long it takes to find one tells
@@ -48,19 +39,30 @@ type line struct {
 	sum  [sha256.Size]byte
 }
 
-// stamp tells versions of a file apart.
-type stamp struct {
-	size     int64
-	modified time.Time
-}
-
 // openUsers reads a file; no file if path is empty.
 func openUsers(path string, proof identity.Proof, logger klog.Logger) (*users, error) {
 	if path == "" {
 		return nil, nil
 	}
-	u := &users{path: path, proof: proof, logger: logger}
-	return u, u.readAgain(time.Now())
+	u := &users{logger: logger}
+	u.file = refile.File{Path: path, MaxBytes: maxFile, Remedy: "move users to an OpenID Connect provider", Parse: func(data []byte) error {
+		lines, err := parseUsers(data, proof)
+		if err == nil {
+			u.lines.Store(&lines)
+		}
+		return err
+	}}
+	_, err := u.file.Read()
+	return u, err
+}
+
+// run reads the file again when it changes, until ctx ends.
+func (u *users) run(ctx context.Context) {
+	if u != nil {
+		u.file.Follow(ctx, func() {}, func(err error) {
+			u.logger.Error(err, "Could not read a file with credentials again; what was read before holds", "file", u.file.Path)
+		})
+	}
 }
 
 // find returns who has a credential; nil if nobody has. user is empty for tokens.
@@ -68,42 +70,7 @@ func (u *users) find(user, credential string) *identity.Identity {
 	if u == nil {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(credential))
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if now := time.Now(); now.Sub(u.looked) > lookAgain {
-		if err := u.readAgain(now); err != nil {
-			u.logger.Error(err, "Could not read a file with credentials again; what was read before holds", "file", u.path)
-		}
-	}
-	return u.lines[line{user, sum}]
-}
-
-// readAgain reads the file if it has changed. The users must be locked, or not in use yet.
-func (u *users) readAgain(now time.Time) error {
-	u.looked = now
-	info, err := os.Stat(u.path)
-	if err != nil {
-		return err
-	}
-	is := stamp{info.Size(), info.ModTime()}
-	if is == u.read {
-		return nil
-	}
-	if info.Size() > maxFile {
-		return fmt.Errorf("it has %d bytes, and may have %d; move users to an OpenID Connect provider", info.Size(), maxFile)
-	}
-	data, err := os.ReadFile(u.path)
-	if err != nil {
-		return err
-	}
-	u.read = is // also if it is wrong: it is said once
-	lines, err := parseUsers(data, u.proof)
-	if err != nil {
-		return err
-	}
-	u.lines = lines
-	return nil
+	return (*u.lines.Load())[line{user, sha256.Sum256([]byte(credential))}]
 }
 
 // parseUsers parses the lines of a file: CREDENTIAL,USER,UID,"GROUP,...",OTHER...,,TENANT. Lines without an empty field before the last one are of

@@ -62,7 +62,8 @@ func TestLinesAllowWhatTheySay(t *testing.T) {
 			t.Errorf("%s: %v", reason, err)
 			continue
 		}
-		file := &File{grants: setsOf(grants)}
+		file, sets := &File{}, setsOf(grants)
+		file.grants.Store(&sets)
 		if got := access.AllowedBy(access.GrantsFor(file.Granted(c.space), c.client, time.Now()), c.request); (got != "") != c.want {
 			t.Errorf("%s: allowed by %q, want %t", reason, got, c.want)
 		}
@@ -112,11 +113,11 @@ func TestAFileThatIsWrongLeavesWhatWasRead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	changed := make(chan struct{}, 8)
-	go f.Run(ctx, func() { changed <- struct{}{} })
 	write("{", now.Add(time.Second))
-	if _, err := f.readAgain(); err == nil || len(f.Granted("solar")) != 1 {
+	if _, err := f.file.Read(); err == nil || len(f.Granted("solar")) != 1 {
 		t.Errorf("a wrong file: %v, %v", f.Granted("solar"), err)
 	}
+	go f.Run(ctx, func() { changed <- struct{}{} })
 	write("", now.Add(2*time.Second))
 	<-changed
 	if len(f.Granted("solar")) != 0 {
@@ -124,32 +125,6 @@ func TestAFileThatIsWrongLeavesWhatWasRead(t *testing.T) {
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "none"), klog.Background()); err == nil {
 		t.Error("a file that doesn't exist is no error")
-	}
-}
-
-// L3: a large file with an error costs no more than one that is right while nobody changes it.
-func TestAFileThatIsWrongIsParsedOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "policy.jsonl")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := Open(path, klog.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(strings.Repeat(policyOf(`"user": "*", "resource": "*"`)+"\n", 100)+"{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, first := f.readAgain()
-	_, second := f.readAgain()
-	if first == nil || second != first { //nolint:errorlint // that of the same attempt
-		t.Errorf("it is parsed again: %v, then %v", first, second)
-	}
-	if err := os.WriteFile(path, []byte(policyOf(`"user": "*", "resource": "*"`)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if changed, err := f.readAgain(); !changed || err != nil {
-		t.Errorf("after it was put right: %t, %v", changed, err)
 	}
 }
 
