@@ -15,7 +15,7 @@ const anything = "*"
 // Allows reports whether a rule allows a request.
 func (r *GrantRule) Allows(a authorizer.Attributes) bool {
 	verb := a.GetVerb()
-	if isImpersonation(verb) || !has(r.Verbs, verb) {
+	if IsImpersonation(verb) || !has(r.Verbs, verb) {
 		return false
 	}
 	if !a.IsResourceRequest() {

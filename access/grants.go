@@ -82,9 +82,9 @@ func (s *GrantSubject) has(c Client) bool {
 	return named || member
 }
 
-// isImpersonation reports whether a verb is one of acting as others. It is never granted: what is done as somebody else does not end with
+// IsImpersonation reports whether a verb is one of acting as others. It is never granted: what is done as somebody else does not end with
 // the grant.
-func isImpersonation(verb string) bool {
+func IsImpersonation(verb string) bool {
 	return verb == "impersonate" || strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:")
 }
 
@@ -98,8 +98,8 @@ func GrantOfStored(data []byte) (Grant, error) {
 }
 
 const (
-	// MaxShared is how many TenantAccess objects a space may have.
-	MaxShared = 64
-	// MaxSharedBytes limits each of them, in bytes.
-	MaxSharedBytes = 16 << 10
+	// MaxTenantAccesses is how many TenantAccess objects a space may have.
+	MaxTenantAccesses = 64
+	// MaxTenantAccessBytes limits each of them, in bytes.
+	MaxTenantAccessBytes = 16 << 10
 )

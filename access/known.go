@@ -21,11 +21,11 @@ var _ user.Info = &KnownUser{}
 // known returns the user of an identity that is no visitor's.
 func known(who *identity.Identity) *KnownUser { return &KnownUser{who.User(), ClientOf(who)} }
 
-// clientOf returns which client a user is; visits is true if it is a user of another tenant.
-func clientOf(u user.Info) (c Client, visits, ok bool) {
+// clientOfUser returns which client a user is. visitor reports whether it is a user of another tenant.
+func clientOfUser(u user.Info) (c Client, visitor, ok bool) {
 	if of, ok := u.(*KnownUser); ok {
 		return of.client, false, true
 	}
-	c, visits = VisitorOf(u)
-	return c, visits, visits
+	c, visitor = VisitorOf(u)
+	return c, visitor, visitor
 }

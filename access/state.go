@@ -60,9 +60,9 @@ type Source struct {
 	rules   *Rules // of state; nil until somebody asks
 	changed chan struct{}
 
-	shared   *Set // of the TenantAccess objects in the space
-	isShared bool // shared is known, which it is while the space is awake
-	regrant  chan struct{}
+	tenantAccesses      *Set // of the TenantAccess objects in the space
+	knowsTenantAccesses bool // tenantAccesses are known, which they are while the space is awake
+	regrant             chan struct{}
 }
 
 // Rules returns the rules of the current state. It makes them once for each state.
@@ -115,7 +115,7 @@ func (s *Source) Set(state *State) {
 		return
 	}
 	s.state, s.rules = state, nil
-	closeAnd(&s.changed)
+	notify(&s.changed)
 }
 
 // same reports whether two states say the same.
@@ -141,51 +141,52 @@ func (s *Source) SetGranted(granted []*Set) {
 	}
 	next.Granted = granted
 	s.state, s.rules = &next, nil
-	closeAnd(&s.changed)
+	notify(&s.changed)
 }
 
-// SetShared sets what TenantAccess objects of the space grant (Z5), until ForgetShared, unless it is the same. The caller must not change it
-// afterwards.
-func (s *Source) SetShared(grants []Grant) {
+// SetTenantAccesses sets what TenantAccess objects of the space grant (Z5), until ForgetTenantAccesses, unless it is the same. The caller
+// must not change it afterwards.
+func (s *Source) SetTenantAccesses(grants []Grant) {
 	set := NewSet(grants)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isShared && s.shared.Equal(set) {
+	if s.knowsTenantAccesses && s.tenantAccesses.Equal(set) {
 		return
 	}
-	s.shared, s.isShared = set, true
-	closeAnd(&s.regrant)
+	s.tenantAccesses, s.knowsTenantAccesses = set, true
+	notify(&s.regrant)
 }
 
-// ForgetShared says that it isn't known any more what TenantAccess objects grant, because the space goes to sleep.
-func (s *Source) ForgetShared() {
+// ForgetTenantAccesses says that it isn't known any more what TenantAccess objects grant, because the space goes to sleep.
+func (s *Source) ForgetTenantAccesses() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shared, s.isShared = nil, false
+	s.tenantAccesses, s.knowsTenantAccesses = nil, false
 }
 
-// Shared returns what TenantAccess objects grant, and whether that is known, which it is while the space is awake.
-func (s *Source) Shared() (grants *Set, known bool) {
+// TenantAccesses returns what TenantAccess objects grant, and whether that is known, which it is while the space is awake.
+func (s *Source) TenantAccesses() (grants *Set, known bool) {
 	if s == nil {
 		return nil, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shared, s.isShared
+	return s.tenantAccesses, s.knowsTenantAccesses
 }
 
 // grantsFor returns the grants for a client that hold, as far as they are known: those of the platform, and, for a user of another tenant,
 // those of TenantAccess objects.
-func (s *Source) grantsFor(c Client, visits bool, now time.Time) []*Grant {
+func (s *Source) grantsFor(c Client, visitor bool, now time.Time) []*Grant {
 	own := GrantsFor(s.Get().Granted, c, now)
-	if shared, _ := s.Shared(); visits {
-		own = append(own, shared.For(c, now)...)
+	if visitor {
+		granted, _ := s.TenantAccesses()
+		own = append(own, granted.For(c, now)...)
 	}
 	return own
 }
 
-// SharedChanged returns a channel that is closed when SetShared changes something. Nothing has to be released.
-func (s *Source) SharedChanged() <-chan struct{} {
+// TenantAccessesChanged returns a channel that is closed when SetTenantAccesses changes something. Nothing has to be released.
+func (s *Source) TenantAccessesChanged() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.regrant == nil {
@@ -194,7 +195,7 @@ func (s *Source) SharedChanged() <-chan struct{} {
 	return s.regrant
 }
 
-func closeAnd(c *chan struct{}) {
+func notify(c *chan struct{}) {
 	if *c != nil {
 		close(*c)
 		*c = nil

@@ -71,28 +71,28 @@ func (s *Source) Accepts(who *identity.Identity, now time.Time) bool {
 // Authorize decides on a request by the grants. Those of visitors are all their rights, so that nothing outlasts them; those of others whom
 // the platform knows are in addition to what RBAC allows. Cordons hold for all.
 func (s *Source) Authorize(a authorizer.Attributes, now time.Time) (authorizer.Decision, string) {
-	c, visits, ok := clientOf(a.GetUser())
+	c, visitor, ok := clientOfUser(a.GetUser())
 	if !ok {
 		return authorizer.DecisionNoOpinion, ""
 	}
 	if err := s.Rules().CheckCordon(a); err != nil {
 		return authorizer.DecisionDeny, err.Error()
 	}
-	if by := AllowedBy(s.grantsFor(c, visits, now), a); by != "" {
+	if by := AllowedBy(s.grantsFor(c, visitor, now), a); by != "" {
 		return authorizer.DecisionAllow, by
 	}
-	if !visits {
+	if !visitor {
 		return authorizer.DecisionNoOpinion, ""
 	}
 	return authorizer.DecisionDeny, "no TenantAccess or authorization policy allows this; ask an admin of the space for a TenantAccess"
 }
 
 // RulesFor returns what the grants allow a user in a namespace. If it is a visitor, these are all its rights.
-func (s *Source) RulesFor(u user.Info, namespace string, now time.Time) (resources []authorizer.ResourceRuleInfo, paths []authorizer.NonResourceRuleInfo, visits bool) {
-	c, visits, ok := clientOf(u)
+func (s *Source) RulesFor(u user.Info, namespace string, now time.Time) (resources []authorizer.ResourceRuleInfo, paths []authorizer.NonResourceRuleInfo, visitor bool) {
+	c, visitor, ok := clientOfUser(u)
 	if !ok {
 		return nil, nil, false
 	}
-	resources, paths = RulesOf(s.grantsFor(c, visits, now), namespace)
-	return resources, paths, visits
+	resources, paths = RulesOf(s.grantsFor(c, visitor, now), namespace)
+	return resources, paths, visitor
 }

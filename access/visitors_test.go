@@ -25,7 +25,7 @@ func podsIn(u user.Info, verb, namespace string) authorizer.AttributesRecord {
 func sourceOf(grants ...access.Grant) *access.Source {
 	s := &access.Source{}
 	s.Set(&access.State{Space: "solar", Tenant: "solar"})
-	s.SetShared(grants)
+	s.SetTenantAccesses(grants)
 	return s
 }
 
@@ -146,21 +146,21 @@ func TestCordonsHoldForVisitors(t *testing.T) {
 // Z5, T8: what a space grants is known while it is awake, and changes are noticed.
 func TestGrantsAreForgottenWhenASpaceSleeps(t *testing.T) {
 	s := sourceOf()
-	changed := s.SharedChanged()
-	s.SetShared([]access.Grant{readPods(access.GrantSubject{Tenant: "lunar"})})
+	changed := s.TenantAccessesChanged()
+	s.SetTenantAccesses([]access.Grant{readPods(access.GrantSubject{Tenant: "lunar"})})
 	<-changed
-	if grants, known := s.Shared(); len(grants.All()) != 1 || !known {
+	if grants, known := s.TenantAccesses(); len(grants.All()) != 1 || !known {
 		t.Errorf("awake: %v, %t", grants, known)
 	}
-	changed = s.SharedChanged()
-	s.SetShared([]access.Grant{readPods(access.GrantSubject{Tenant: "lunar"})})
+	changed = s.TenantAccessesChanged()
+	s.SetTenantAccesses([]access.Grant{readPods(access.GrantSubject{Tenant: "lunar"})})
 	select {
 	case <-changed:
 		t.Error("the same grants are a change")
 	default:
 	}
-	s.ForgetShared()
-	if grants, known := s.Shared(); len(grants.All()) != 0 || known {
+	s.ForgetTenantAccesses()
+	if grants, known := s.TenantAccesses(); len(grants.All()) != 0 || known {
 		t.Errorf("asleep: %v, %t", grants, known)
 	}
 	soon, late := metav1.NewTime(time.Unix(10, 0)), metav1.NewTime(time.Unix(20, 0))

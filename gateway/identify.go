@@ -59,11 +59,11 @@ func (g *Router) isOf(who *identity.Identity, space string) bool {
 // visit returns the request of a client as it reaches a space of another tenant: as a visitor, if the space gives it rights (Z4, Z5), and
 // otherwise nil. Whether there is such a space makes no difference.
 func (g *Router) visit(r *http.Request, who *identity.Identity, space string) *http.Request {
-	if who.Tenant == "" || g.Shares == nil {
+	if who.Tenant == "" || g.GivesAccess == nil {
 		return nil
 	}
 	visitor := who.AsVisitor()
-	if !g.Shares(r.Context(), space, visitor) {
+	if !g.GivesAccess(r.Context(), space, visitor) {
 		return nil
 	}
 	return r.WithContext(identity.With(r.Context(), visitor))

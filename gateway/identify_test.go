@@ -117,7 +117,7 @@ func TestVisitorsReachWhatGivesThemAccess(t *testing.T) {
 			}
 			return space
 		},
-		Shares: func(_ context.Context, space string, visitor *identity.Identity) bool {
+		GivesAccess: func(_ context.Context, space string, visitor *identity.Identity) bool {
 			return space == "solar" && visitor.Name == "berth:tenant:lunar:bob" && visitor.Visitor
 		},
 		Lookup: func(space string) http.Handler {

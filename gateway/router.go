@@ -35,9 +35,9 @@ type Router struct {
 	Lookup func(space string) http.Handler
 	// TenantOf, if set, returns the tenant of a space; "" if it has none. Without it, no path leads to a tenant.
 	TenantOf func(space string) (tenant string)
-	// Shares, if set, reports whether a space gives any rights to a client of another tenant, who has the names of a visitor. It is the
+	// GivesAccess, if set, reports whether a space gives any rights to a client of another tenant, who has the names of a visitor. It is the
 	// same for a space that sleeps, and it wakes none.
-	Shares func(ctx context.Context, space string, visitor *identity.Identity) bool
+	GivesAccess func(ctx context.Context, space string, visitor *identity.Identity) bool
 	// Identify, if set, returns who makes a request, if the platform itself has given out its credential; nil if not. The error says to
 	// the client why it can't be who it has proved to be.
 	Identify func(r *http.Request) (*identity.Identity, error)

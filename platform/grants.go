@@ -62,10 +62,10 @@ func (p *Platform) grantedIn(space, tenant string) []*access.Set {
 	return all
 }
 
-// shares implements [gateway.Router.Shares].
-func (p *Platform) shares(ctx context.Context, space string, visitor *identity.Identity) bool {
+// givesAccess implements [gateway.Router.GivesAccess].
+func (p *Platform) givesAccess(ctx context.Context, space string, visitor *identity.Identity) bool {
 	if space == gateway.SystemSpace {
 		return p.host.Handler() != nil && p.hostGrants.Accepts(visitor, time.Now())
 	}
-	return p.manager.Shares(ctx, space, visitor)
+	return p.manager.GivesAccess(ctx, space, visitor)
 }

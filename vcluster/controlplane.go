@@ -180,10 +180,10 @@ func (p *ControlPlane) followTenant() error {
 	if p.config.Access == nil {
 		return nil
 	}
-	if err := p.tenant.FollowShared(p.stopping, p.store.Client.Client, p.chain.informers.pool.Feed()); err != nil {
+	if err := p.tenant.FollowTenantAccesses(p.stopping, p.store.Client.Client, p.chain.informers.pool.Feed()); err != nil {
 		return err
 	}
-	safego.Go(&p.background, "follow what the space shares with other tenants", func() { p.tenant.RunShared(p.stopping) }, p.fail)
+	safego.Go(&p.background, "follow TenantAccess objects", func() { p.tenant.RunTenantAccesses(p.stopping) }, p.fail)
 	kept, err := keeper.New(keeper.Config{
 		Source: p.config.Access, Loopback: p.client, Informers: p.chain.informers, Demoted: p.tenant.CheckSessions, Account: p.config.Account, Logger: p.config.Logger,
 	})

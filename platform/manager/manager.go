@@ -192,12 +192,12 @@ func (m *Manager) Handler(space string) http.Handler {
 	return m.shard.Handler(space)
 }
 
-// Shares implements [gateway.Router.Shares].
-func (m *Manager) Shares(ctx context.Context, space string, visitor *identity.Identity) bool {
+// GivesAccess implements [gateway.Router.GivesAccess].
+func (m *Manager) GivesAccess(ctx context.Context, space string, visitor *identity.Identity) bool {
 	if process := m.processes.get(space); process != nil {
-		return m.config.Specs.Access(space).Accepts(visitor, time.Now()) || process.Shares(ctx, visitor)
+		return m.config.Specs.Access(space).Accepts(visitor, time.Now()) || process.GivesAccess(ctx, visitor)
 	}
-	return m.shard.Shares(ctx, space, visitor)
+	return m.shard.GivesAccess(ctx, space, visitor)
 }
 
 // VerifyOwn implements [gateway.Router.Verify] for credentials of the space alone.

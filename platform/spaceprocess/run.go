@@ -121,8 +121,8 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	ServeSpaces(commands, spaces)
 	store.Serve(commands)
 	asker.serve(commands)
-	dedicated.ServeShares(commands, func(ctx context.Context, visitor *identity.Identity) bool {
-		return spaces.Shares(ctx, d.Space, visitor)
+	dedicated.ServeAccess(commands, func(ctx context.Context, visitor *identity.Identity) bool {
+		return spaces.GivesAccess(ctx, d.Space, visitor)
 	})
 	enforced.serve(commands, func() *shard.Namespaces { return spaces.Namespaces(d.Space) })
 	commands.Handle("GET "+MetricPath, control.Answer(func(*http.Request) (any, error) {

@@ -61,9 +61,9 @@ func (b *boundedAccesses) check(ctx context.Context, obj runtime.Object) error {
 	if err != nil {
 		return fmt.Errorf("count TenantAccess objects: %w", err)
 	}
-	if counted.Count >= access.MaxShared {
+	if counted.Count >= access.MaxTenantAccesses {
 		return apierrors.NewForbidden(b.resource, nameOf(obj), fmt.Errorf(
-			"the space has %d TenantAccess objects, and may have %d; delete those that have expired, or add subjects and rules to another one", counted.Count, access.MaxShared))
+			"the space has %d TenantAccess objects, and may have %d; delete those that have expired, or add subjects and rules to another one", counted.Count, access.MaxTenantAccesses))
 	}
 	return nil
 }

@@ -43,8 +43,8 @@ type grantedRules struct {
 func (r grantedRules) RulesFor(ctx context.Context, u user.Info, namespace string) (
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
-	granted, grantedPaths, visits := r.source.RulesFor(u, namespace, time.Now())
-	if visits {
+	granted, grantedPaths, visitor := r.source.RulesFor(u, namespace, time.Now())
+	if visitor {
 		return granted, grantedPaths, false, nil
 	}
 	resources, paths, incomplete, err := r.next.RulesFor(ctx, u, namespace)

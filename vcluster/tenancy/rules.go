@@ -30,7 +30,7 @@ func (r *resolver) RulesFor(ctx context.Context, u user.Info, namespace string) 
 	rules := r.tenant.source.Rules()
 	resources, paths, incomplete, err := grantedRules{r.tenant.source, r.rbac}.RulesFor(ctx, u, namespace)
 	incomplete = incomplete || r.tenant.afterRBAC != nil // nobody can list what it allows
-	if _, visits := access.VisitorOf(u); visits {
+	if _, visitor := access.VisitorOf(u); visitor {
 		if rules.Cordoned() {
 			return readable(resources), readablePaths(paths), incomplete, err
 		}

@@ -44,13 +44,13 @@ type session struct {
 	end        context.CancelFunc
 }
 
-// visits reports whether a session is of a user of another tenant, on whom the grants alone decide.
-func (s *session) visits() bool {
-	_, visits := access.VisitorOf(s.attributes.GetUser())
-	return visits
+// ofVisitor reports whether a session is of a user of another tenant, on whom the grants alone decide.
+func (s *session) ofVisitor() bool {
+	_, visitor := access.VisitorOf(s.attributes.GetUser())
+	return visitor
 }
 
-func (s *session) others() bool { return !s.visits() }
+func (s *session) others() bool { return !s.ofVisitor() }
 
 // EndRevoked wraps the innermost handler so that a long-running request from outside ends soon after its client has lost the right to
 // make it. Its client may try again.
@@ -82,14 +82,14 @@ func (t *Tenancy) EndRevoked(isLong apirequest.LongRunningRequestCheck, next htt
 func (t *Tenancy) RunVisitors(ctx context.Context) {
 	for ctx.Err() == nil {
 		_, changed := t.grants.Watch()
-		shared := t.grants.SharedChanged()
+		accesses := t.grants.TenantAccessesChanged()
 		began := time.Now()
-		t.sessions.check((*session).visits)
+		t.sessions.check((*session).ofVisitor)
 		expiry, stop := untilExpiry(t.grants, began)
 		restAfter(ctx, began)
 		select {
 		case <-changed:
-		case <-shared:
+		case <-accesses:
 		case <-expiry:
 		case <-ctx.Done():
 		}
@@ -138,7 +138,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // untilExpiry returns a channel that receives when the next TenantAccess has expired that had not at a time.
 func untilExpiry(source *access.Source, at time.Time) (expired <-chan time.Time, stop func()) {
-	grants, _ := source.Shared()
+	grants, _ := source.TenantAccesses()
 	next := grants.NextExpiry(at)
 	if next.IsZero() {
 		return nil, func() {}
@@ -152,7 +152,7 @@ const longestWait = time.Minute
 
 // CheckSessions ends the long-running requests from outside whose clients have lost the right to make them.
 func (t *Tenancy) CheckSessions() {
-	t.sessions.check((*session).visits)
+	t.sessions.check((*session).ofVisitor)
 	t.sessions.check((*session).others)
 }
 

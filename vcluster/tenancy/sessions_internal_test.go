@@ -82,7 +82,7 @@ func TestChangesOfGrantsCheckVisitorsAtABoundedRate(t *testing.T) {
 		o := open(t)
 		o.run(t)
 		never := time.Now().Add(time.Hour)
-		o.source.SetShared(sharedWith("lunar", never))
+		o.source.SetTenantAccesses(sharedWith("lunar", never))
 		synctest.Wait()
 		if o.ofVisitor.Load() != 1 {
 			t.Errorf("a change at rest leads to %d checks at once", o.ofVisitor.Load())
@@ -90,14 +90,14 @@ func TestChangesOfGrantsCheckVisitorsAtABoundedRate(t *testing.T) {
 		pause(t.Context(), time.Second)
 		o.ofVisitor.Store(0)
 		for range 1000 {
-			o.source.SetShared(sharedWith("lunar", never))
+			o.source.SetTenantAccesses(sharedWith("lunar", never))
 			pause(t.Context(), time.Millisecond)
 		}
 		if n := o.ofVisitor.Load(); n != 0 {
 			t.Errorf("the same grants lead to %d checks", n)
 		}
 		for i := range 1000 {
-			o.source.SetShared(sharedWith([]string{"lunar", "mars"}[i%2], never))
+			o.source.SetTenantAccesses(sharedWith([]string{"lunar", "mars"}[i%2], never))
 			pause(t.Context(), time.Millisecond)
 		}
 		if n := o.ofVisitor.Load(); n < 2 || n > 11 {
@@ -114,7 +114,7 @@ func TestSessionsOfVisitorsEndWithTheGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := open(t)
 		o.run(t)
-		o.source.SetShared(sharedWith("lunar", time.Now().Add(10*time.Second)))
+		o.source.SetTenantAccesses(sharedWith("lunar", time.Now().Add(10*time.Second)))
 		pause(t.Context(), time.Second)
 		hangs := make(chan struct{})
 		t.Cleanup(func() { close(hangs) })
@@ -133,7 +133,7 @@ func TestSessionsOfVisitorsEndWithTheGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := open(t)
 		o.run(t)
-		o.source.SetShared(sharedWith("lunar", time.Now().Add(10*time.Second)))
+		o.source.SetTenantAccesses(sharedWith("lunar", time.Now().Add(10*time.Second)))
 		pause(t.Context(), time.Second)
 		o.decideBy(func(bool) (authorizer.Decision, error) { return authorizer.DecisionDeny, nil })
 		pause(t.Context(), 8*time.Second)

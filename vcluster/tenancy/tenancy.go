@@ -26,7 +26,7 @@ type Tenancy struct {
 	rules      authorizer.RuleResolver
 	afterRBAC  authorizer.Authorizer
 	sessions   sessions
-	shared     *shared // nil until FollowShared
+	accesses   *tenantAccesses // nil until FollowTenantAccesses
 }
 
 // New returns the tenancy of a control plane whose state source holds. If it is nil, granted may hold rights of users whom the platform

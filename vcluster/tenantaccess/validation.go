@@ -19,12 +19,14 @@ import (
 
 const (
 	// maxBytes limits an object, because all of a space are read while it sleeps.
-	maxBytes = access.MaxSharedBytes
+	maxBytes = access.MaxTenantAccessBytes
 	// maxRules, maxSubjects, and the others are in the schema, too, which is for people.
 	maxSubjects, maxRules, maxWords, maxNames = 32, 32, 32, 64
 	maxWord                                   = 253
 	// maxCombinations limits what all rules of an object say: who writes it must have each of these rights.
 	maxCombinations = 1024
+	// maxYear is the last one that can be read again: a time near the end of it may be of the next one in UTC, which is stored.
+	maxYear = 9999
 )
 
 // Validate returns what is wrong with an object.
@@ -38,6 +40,9 @@ func Validate(a *v1alpha1.TenantAccess) field.ErrorList {
 	all = append(all, count(path.Child("rules"), len(a.Spec.Rules), 1, maxRules, "name at least one right")...)
 	for i := range a.Spec.Rules[:min(len(a.Spec.Rules), maxRules)] {
 		all = append(all, rule(&a.Spec.Rules[i], path.Child("rules").Index(i))...)
+	}
+	if at := a.Spec.ExpirationTime; at != nil && at.UTC().Year() > maxYear {
+		all = append(all, field.Invalid(path.Child("expirationTime"), at.UTC().String(), "it is after the year 9999; leave it out for no end"))
 	}
 	if n := combinations(a.Spec.Rules); len(all) == 0 && n > maxCombinations {
 		all = append(all, field.Invalid(path.Child("rules"), n, fmt.Sprintf(
@@ -63,7 +68,7 @@ func subject(s *v1alpha1.TenantSubject, path *field.Path) (all field.ErrorList) 
 func rule(r *v1alpha1.TenantAccessRule, path *field.Path) field.ErrorList {
 	all := words(path.Child("verbs"), r.Verbs, 1, maxWords)
 	for i, verb := range r.Verbs {
-		if verb == "impersonate" || strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:") {
+		if access.IsImpersonation(verb) {
 			all = append(all, field.Invalid(path.Child("verbs").Index(i), verb, "users of other tenants can't act as users of this one; give them the rights that they need"))
 		}
 	}

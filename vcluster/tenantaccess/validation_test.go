@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,9 +26,12 @@ func TestErrorsNameTheFieldTheValueAndTheRemedy(t *testing.T) {
 		"everything": {func(s *v1alpha1.TenantAccessSpec) {
 			s.Rules[0] = v1alpha1.TenantAccessRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}
 		}, ""},
-		"nobody":           {func(s *v1alpha1.TenantAccessSpec) { s.Subjects = nil }, "spec.subjects: Required value: name at least one tenant"},
-		"nothing":          {func(s *v1alpha1.TenantAccessSpec) { s.Rules = nil }, "spec.rules: Required value: name at least one right"},
-		"no tenant":        {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Tenant = "A B" }, `spec.subjects[0].tenant: Invalid value: "A B": `},
+		"nobody":    {func(s *v1alpha1.TenantAccessSpec) { s.Subjects = nil }, "spec.subjects: Required value: name at least one tenant"},
+		"nothing":   {func(s *v1alpha1.TenantAccessSpec) { s.Rules = nil }, "spec.rules: Required value: name at least one right"},
+		"no tenant": {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Tenant = "A B" }, `spec.subjects[0].tenant: Invalid value: "A B": `},
+		"a year of five digits, in UTC": {func(s *v1alpha1.TenantAccessSpec) {
+			s.ExpirationTime = &metav1.Time{Time: time.Date(9999, 12, 31, 23, 59, 0, 0, time.FixedZone("", -3600))}
+		}, "spec.expirationTime: Invalid value: "},
 		"the system":       {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Tenant = "system" }, "give them rights with a RoleBinding"},
 		"an empty user":    {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Users = []string{""} }, "spec.subjects[0].users[0]: Required value: it is empty; remove the item"},
 		"many users":       {func(s *v1alpha1.TenantAccessSpec) { s.Subjects[0].Users = many }, "spec.subjects[0].users: Too many: 65: must have at most 64 items"},

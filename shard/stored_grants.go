@@ -18,9 +18,9 @@ import (
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
 
-// Shares reports whether a space gives a visitor any rights (Z4, Z5). It wakes no space: what one that sleeps grants is read from its
+// GivesAccess reports whether a space gives a visitor any rights (Z4, Z5). It wakes no space: what one that sleeps grants is read from its
 // store. What a visitor may do, the space decides once it is awake, by what it grants then.
-func (s *Shard) Shares(ctx context.Context, space string, visitor *identity.Identity) bool {
+func (s *Shard) GivesAccess(ctx context.Context, space string, visitor *identity.Identity) bool {
 	s.mu.Lock()
 	_, exists := s.places[space]
 	s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *Shard) Shares(ctx context.Context, space string, visitor *identity.Iden
 	if source.Accepts(visitor, now) {
 		return true
 	}
-	if _, known := source.Shared(); known {
+	if _, known := source.TenantAccesses(); known {
 		return false
 	}
 	grants, err := s.stored.read(ctx, filepath.Join(s.dir(space), "store.db"))
@@ -103,7 +103,7 @@ func (s *storedGrants) read(ctx context.Context, path string) (*access.Set, erro
 		return nil, err
 	}
 	defer s.reads.Release(1)
-	values, err := sqlite.Read(ctx, path, builtin.TenantAccessPrefix, access.MaxSharedBytes, access.MaxShared)
+	values, err := sqlite.Read(ctx, path, builtin.TenantAccessPrefix, access.MaxTenantAccessBytes, access.MaxTenantAccesses)
 	if err != nil {
 		return nil, err
 	}

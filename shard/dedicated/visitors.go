@@ -31,8 +31,8 @@ const (
 	strangerTime        = time.Second
 )
 
-// Shares asks the process whether its space gives a visitor any rights. It doesn't if the process doesn't say so.
-func (p *Process) Shares(ctx context.Context, visitor *identity.Identity) bool {
+// GivesAccess asks the process whether its space gives a visitor any rights. It doesn't if the process doesn't say so.
+func (p *Process) GivesAccess(ctx context.Context, visitor *identity.Identity) bool {
 	data, err := json.Marshal(visitor)
 	if err != nil {
 		return false
@@ -41,14 +41,14 @@ func (p *Process) Shares(ctx context.Context, visitor *identity.Identity) bool {
 	if until, ok := p.strangers.Get(sum); ok && time.Now().Before(until.(time.Time)) {
 		return false
 	}
-	shares := p.askShares(ctx, data)
+	shares := p.askAccess(ctx, data)
 	if !shares {
 		p.strangers.Add(sum, time.Now().Add(strangerTime))
 	}
 	return shares
 }
 
-func (p *Process) askShares(ctx context.Context, data []byte) bool {
+func (p *Process) askAccess(ctx context.Context, data []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	req, err := control.NewRequest(ctx, http.MethodPost, sharesPath, bytes.NewReader(data))
@@ -64,8 +64,8 @@ func (p *Process) askShares(ctx context.Context, data []byte) bool {
 	return json.NewDecoder(io.LimitReader(resp.Body, 64)).Decode(&shares) == nil && shares
 }
 
-// ServeShares serves the question.
-func ServeShares(mux *http.ServeMux, shares func(ctx context.Context, visitor *identity.Identity) bool) {
+// ServeAccess serves the question.
+func ServeAccess(mux *http.ServeMux, shares func(ctx context.Context, visitor *identity.Identity) bool) {
 	mux.Handle("POST "+sharesPath, control.Answer(func(r *http.Request) (any, error) {
 		visitor := &identity.Identity{}
 		if err := json.NewDecoder(io.LimitReader(r.Body, maxVisitor)).Decode(visitor); err != nil {

@@ -20,65 +20,65 @@ import (
 // readAgain is the pause after objects could not be read.
 const readAgain = time.Second
 
-// shared follows the TenantAccess objects in the store.
-type shared struct {
+// tenantAccesses follows the TenantAccess objects in the store.
+type tenantAccesses struct {
 	client  *clientv3.Client
 	written chan struct{} // of capacity 1
 }
 
 // Wrote implements [informer.Observer].
-func (s *shared) Wrote(w informer.Write) {
+func (s *tenantAccesses) Wrote(w informer.Write) {
 	if strings.HasPrefix(w.Key, builtin.TenantAccessPrefix) {
 		s.Lost()
 	}
 }
 
 // Lost implements [informer.Observer].
-func (s *shared) Lost() {
+func (s *tenantAccesses) Lost() {
 	select {
 	case s.written <- struct{}{}:
 	default:
 	}
 }
 
-// FollowShared reads what the space grants visitors, and returns when further changes are noticed. RunShared must follow.
-func (t *Tenancy) FollowShared(ctx context.Context, client *clientv3.Client, feed *informer.Feed) error {
-	t.shared = &shared{client, make(chan struct{}, 1)}
-	feed.Observe(t.shared)
+// FollowTenantAccesses reads what the space grants visitors, and returns when further changes are noticed. RunTenantAccesses must follow.
+func (t *Tenancy) FollowTenantAccesses(ctx context.Context, client *clientv3.Client, feed *informer.Feed) error {
+	t.accesses = &tenantAccesses{client, make(chan struct{}, 1)}
+	feed.Observe(t.accesses)
 	if err := feed.WaitReady(ctx); err != nil {
 		return fmt.Errorf("follow TenantAccess objects: %w", err)
 	}
-	grants, err := t.shared.read(ctx)
+	grants, err := t.accesses.read(ctx)
 	if err != nil {
 		return err
 	}
-	t.source.SetShared(grants)
+	t.source.SetTenantAccesses(grants)
 	return nil
 }
 
-// RunShared reads it again whenever it changes, until ctx ends. If it can't be read, nothing is granted: it may have been revoked.
-func (t *Tenancy) RunShared(ctx context.Context) {
-	defer t.source.ForgetShared()
+// RunTenantAccesses reads it again whenever it changes, until ctx ends. If it can't be read, nothing is granted: it may have been revoked.
+func (t *Tenancy) RunTenantAccesses(ctx context.Context) {
+	defer t.source.ForgetTenantAccesses()
 	for {
 		select {
-		case <-t.shared.written:
+		case <-t.accesses.written:
 		case <-ctx.Done():
 			return
 		}
 		began := time.Now()
-		grants, err := t.shared.read(ctx)
-		t.source.SetShared(grants)
+		grants, err := t.accesses.read(ctx)
+		t.source.SetTenantAccesses(grants)
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Users of other tenants have no access until this can be read; Berth retries")
-			t.shared.Lost()
+			t.accesses.Lost()
 			pause(ctx, readAgain)
 		}
 		restAfter(ctx, began)
 	}
 }
 
-func (s *shared) read(ctx context.Context) ([]access.Grant, error) {
-	stored, err := s.client.Get(ctx, builtin.TenantAccessPrefix, clientv3.WithPrefix(), clientv3.WithLimit(access.MaxShared))
+func (s *tenantAccesses) read(ctx context.Context) ([]access.Grant, error) {
+	stored, err := s.client.Get(ctx, builtin.TenantAccessPrefix, clientv3.WithPrefix(), clientv3.WithLimit(access.MaxTenantAccesses))
 	if err != nil {
 		return nil, fmt.Errorf("read TenantAccess objects: %w", err)
 	}
