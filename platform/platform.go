@@ -246,7 +246,7 @@ func (p *Platform) serve(context.Context) error {
 		Limits: p.config.Specs.Limits, TenantOf: p.tenantOf, TenantLimits: p.config.Specs.TenantLimits,
 	})
 	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, GivesAccess: p.givesAccess, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, UserOf: userOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces,
+		Lookup: p.lookup, TenantOf: p.tenantOf, GivesAccess: p.givesAccess, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, UserOf: credentials.ClientOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces,
 	}, p.logger)
 	p.onStop(p.server.Stop)
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/process"
+	"github.com/berth-dev/berth/shard/credentials"
 )
 
 // servePods serves DNS and their space's API to the spaces' pods.
@@ -41,7 +42,7 @@ func (p *Platform) servePods(ctx context.Context) error {
 	}}
 	server := gateway.ServePods(listener, gateway.Pods{
 		SpaceAt: p.manager.Host().SpaceAt, Certificate: certificates.Get,
-		Router: &gateway.Router{Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Refuse, Verify: p.manager.VerifyOwn, Limiter: p.limiter, UserOf: userOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces},
+		Router: &gateway.Router{Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Refuse, Verify: p.manager.VerifyOwn, Limiter: p.limiter, UserOf: credentials.ClientOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces},
 	}, p.logger)
 	p.onStop(server.Stop)
 	p.config.Progress("Pods reach their space's DNS at %s, port %d, and its API at port %d", o.Address, o.DNSPort, o.APIPort)

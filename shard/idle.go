@@ -35,8 +35,8 @@ func (c *Clients) have(r *http.Request) bool {
 	if len(c.Users)+len(c.Groups) == 0 {
 		return false
 	}
-	user, groups := credentials.ClientOf(r)
-	return slices.Contains(c.Users, user) || slices.ContainsFunc(groups, func(group string) bool { return slices.Contains(c.Groups, group) })
+	client := credentials.ClientOf(r)
+	return slices.Contains(c.Users, client.GetName()) || slices.ContainsFunc(client.GetGroups(), func(group string) bool { return slices.Contains(c.Groups, group) })
 }
 
 // within returns d, or After if that is shorter.

@@ -134,7 +134,7 @@ func (i *issuer) checkClaims(c claims, now time.Time) error {
 
 // identityOfToken returns who a user of an issuer is.
 func identityOfToken(u user.Info, issuer string) (*identity.Identity, error) {
-	who := &identity.Identity{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Proof: identity.OIDC}
+	who := &identity.Identity{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: kept(u.GetExtra()), Proof: identity.OIDC}
 	tenants := u.GetExtra()[tenantExtra]
 	switch {
 	case slices.Equal(u.GetExtra()[systemExtra], []string{"true"}):
@@ -146,13 +146,8 @@ func identityOfToken(u user.Info, issuer string) (*identity.Identity, error) {
 	case len(tenants) == 1:
 		who.Tenant = tenants[0]
 	}
-	for key, values := range u.GetExtra() {
-		if !strings.HasPrefix(key, berthExtras) {
-			if who.Extra == nil {
-				who.Extra = map[string][]string{}
-			}
-			who.Extra[key] = values
-		}
+	if err := acceptable(who); err != nil {
+		return nil, err
 	}
 	return who, nil
 }

@@ -181,6 +181,7 @@ func TestTokensOfProvidersSayWhoseTheyAre(t *testing.T) {
 		"a system user":           {tokenClaims{"root": "true"}, "alice of system in "},
 		"not quite":               {tokenClaims{"root": "yes", "tenant": "system"}, "refused: your token"},
 		"not quite, in a list":    {tokenClaims{"root": []string{"true", "false"}, "tenant": "system"}, "refused: your token"},
+		"a control character":     {tokenClaims{"groups": []string{"a\x00b"}}, "refused: your token is of a user or group with a control character"},
 		"too many groups":         {tokenClaims{"groups": strings.Split(strings.Repeat("g,", 250)+"g", ",")}, "refused: your credential has too many groups: "},
 		"a group of Kubernetes":   {tokenClaims{"groups": []string{"system:masters"}}, "refused: your credential names the user or group"},
 		"a user of Kubernetes":    {tokenClaims{"sub": "system:admin"}, "refused: your credential names the user or group"},

@@ -43,7 +43,8 @@ func TestTokensOfTheHostAreKnownByTheirAudience(t *testing.T) {
 func TestClientsMayBeServiceAccountsOfTheHost(t *testing.T) {
 	r := stranger(t.Context(), madeUp(1), "192.0.2.1")
 	r = r.WithContext(identity.With(r.Context(), &identity.Identity{Name: "system:serviceaccount:tenant-system:robot", Proof: identity.HostServiceAccount}))
-	user, groups := ClientOf(r)
+	client := ClientOf(r)
+	user, groups := client.GetName(), client.GetGroups()
 	if user != "berth:host:serviceaccount:tenant-system:robot" || !slices.Contains(groups, "berth:host:serviceaccounts") || !slices.Contains(groups, "system:authenticated") {
 		t.Errorf("the client is %s of %v", user, groups)
 	}

@@ -11,29 +11,29 @@ import (
 
 	"gopkg.in/go-jose/go-jose.v2/jwt"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	kubeuser "k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// ClientOf returns the user and the groups that a request has in its space, after [Verifier.Verify] or the gateway has accepted it:
-// those of the identity that the gateway has proved, or of its certificate, otherwise those of its token.
-func ClientOf(r *http.Request) (user string, groups []string) {
+// ClientOf returns the user that a request has in its space, after [Verifier.Verify] or the gateway has accepted it: that of the identity
+// that the gateway has proved, or of its certificate, otherwise that of its token. The name is empty if it has neither.
+func ClientOf(r *http.Request) user.Info {
 	if proven := access.UserOf(identity.From(r.Context())); proven != nil {
-		return proven.GetName(), proven.GetGroups()
+		return proven
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		subject := r.TLS.PeerCertificates[0].Subject
-		return subject.CommonName, append([]string{kubeuser.AllAuthenticated}, subject.Organization...)
+		return &user.DefaultInfo{Name: subject.CommonName, Groups: append([]string{user.AllAuthenticated}, subject.Organization...)}
 	}
 	parsed := claimsOf(r)
 	namespace, _, err := serviceaccount.SplitUsername(parsed.Subject)
 	if err != nil {
-		return "", nil
+		return &user.DefaultInfo{}
 	}
-	return parsed.Subject, append([]string{kubeuser.AllAuthenticated}, serviceaccount.MakeGroupNames(namespace)...)
+	return &user.DefaultInfo{Name: parsed.Subject, Groups: append([]string{user.AllAuthenticated}, serviceaccount.MakeGroupNames(namespace)...)}
 }
 
 // SpaceOf returns the space that the token of a request names, or "". It verifies nothing: anybody can make a token
