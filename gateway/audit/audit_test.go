@@ -194,6 +194,21 @@ func TestHostileEventsAreBounded(t *testing.T) {
 	}
 }
 
+// X7: a disk that is full, or a log that can't be written for another reason, keeps no request from being served.
+func TestRequestsAreServedWhileTheLogCanNotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "solar.log"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	of, a := audited(t, audit.Files{Logs: audit.Logs{Dir: dir, MaxSize: 1, MaxBackups: 1}}, func(string) *v1alpha1.Audit { return nil })
+	defer a.Stop(t.Context())
+	w := httptest.NewRecorder()
+	of("solar").ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/default/secrets", nil))
+	if w.Code != http.StatusTeapot {
+		t.Errorf("the response has the code %d", w.Code)
+	}
+}
+
 // X7, L3: a webhook that does not answer holds up neither requests nor the end of the process, and a bounded number of events wait for it.
 func TestHostileWebhooksHoldUpNobody(t *testing.T) {
 	hook := collect(t)

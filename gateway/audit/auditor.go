@@ -83,9 +83,12 @@ func New(c Config) (*Auditor, error) {
 		return nil, err
 	}
 	a := &Auditor{
-		config: c, usual: policy.NewPolicyRuleEvaluator(usual), logs: newLogs(c.Logs), lost: rate.Sometimes{Interval: time.Minute}, tenants: map[string]*tenant{},
+		config: c, usual: policy.NewPolicyRuleEvaluator(usual), lost: rate.Sometimes{Interval: time.Minute}, tenants: map[string]*tenant{},
 		requests: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 	}
+	a.logs = newLogs(c.Logs, func(err error) {
+		a.lost.Do(func() { c.Logger.Error(err, "Events of the audit are lost, because a log can't be written", "dir", c.Logs.Dir) })
+	})
 	if err := a.logs.check(); err != nil {
 		return nil, err
 	}

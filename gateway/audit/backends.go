@@ -5,6 +5,7 @@ package audit
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,12 +39,15 @@ type Logs struct {
 
 type logs struct {
 	Logs
+	failed func(error)
 
 	mu    sync.Mutex
 	files map[string]kubeaudit.Backend // by tenant. They are kept, as each has a goroutine of its library, without an end
 }
 
-func newLogs(l Logs) *logs { return &logs{Logs: l, files: map[string]kubeaudit.Backend{}} }
+func newLogs(l Logs, failed func(error)) *logs {
+	return &logs{Logs: l, failed: failed, files: map[string]kubeaudit.Backend{}}
+}
 
 // check makes the directory.
 func (l *logs) check() error {
@@ -79,11 +83,26 @@ func (l *logs) of(tenant string) kubeaudit.Backend {
 		if l.Dir == "-" {
 			file = log.NewBackend(&stdout{}, log.FormatJson, auditv1.SchemeGroupVersion)
 		} else {
-			file = log.NewBackend(&lumberjack.Logger{Filename: filepath.Join(l.Dir, tenant+".log"), MaxSize: l.MaxSize, MaxBackups: l.MaxBackups}, log.FormatJson, auditv1.SchemeGroupVersion)
+			rotated := &lumberjack.Logger{Filename: filepath.Join(l.Dir, tenant+".log"), MaxSize: l.MaxSize, MaxBackups: l.MaxBackups}
+			file = log.NewBackend(&reporting{rotated, l.failed}, log.FormatJson, auditv1.SchemeGroupVersion)
 		}
 		l.files[tenant] = file
 	}
 	return file
+}
+
+// reporting reports errors itself: upstream's backend would print each event that is lost, such as while the disk is full.
+type reporting struct {
+	to     io.Writer
+	failed func(error)
+}
+
+// Write implements [io.Writer]. It returns no error.
+func (r *reporting) Write(p []byte) (int, error) {
+	if _, err := r.to.Write(p); err != nil {
+		r.failed(err)
+	}
+	return len(p), nil
 }
 
 // stdout is the standard output, with a line at a time.
