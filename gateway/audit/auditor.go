@@ -87,7 +87,9 @@ func New(c Config) (*Auditor, error) {
 		requests: &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 	}
 	a.logs = newLogs(c.Logs, func(err error) {
-		a.lost.Do(func() { c.Logger.Error(err, "Events of the audit are lost, because a log can't be written", "dir", c.Logs.Dir) })
+		a.lost.Do(func() {
+			c.Logger.Error(err, "Events of the audit are lost, because a log can't be written", "dir", c.Logs.Dir)
+		})
 	})
 	if err := a.logs.check(); err != nil {
 		return nil, err
