@@ -32,6 +32,7 @@ func groups() []group {
 		{"burst", []string{"burst_pods_per_s"}, measureBurst},
 		{"quota", []string{"quota_pod_to_host_more_ms", "quota_burst_pods_per_s"}, measureQuota},
 		{"many", []string{"pods_10000_s"}, measureMany},
+		{"gateway", []string{"gateway_p50_ratio", "gateway_p99_ratio"}, measureGateway},
 		{"noisy", []string{"noisy_p99_ratio"}, measureNoisy},
 		{"watch", []string{"watch_p99_s"}, measureWatch},
 		{"list", []string{"list_5000_s"}, measureList},
@@ -162,6 +163,14 @@ func (s *sides) findHost(ctx context.Context) (err error) {
 		return err
 	}
 	return c.call(ctx, "Start", "", &s.host)
+}
+
+// platform returns the process of a platform whose host has an operator, too.
+func (s *sides) platform(ctx context.Context) (*child, error) {
+	if _, err := s.get(ctx, side.Operator); err != nil {
+		return nil, err
+	}
+	return s.get(ctx, side.Platform)
 }
 
 // hostPlane is the host cluster as a client of it sees it. It is there once the berth side is.

@@ -26,16 +26,16 @@ const (
 	quietEvery = 200 * time.Millisecond
 )
 
-// measureNoisy takes the latency of light work in many spaces, with and without another space of the process that its tenant
-// floods.
+// measureNoisy takes the latency of light work of many tenants in their spaces, with and without another tenant that floods a space in
+// the same process.
 func measureNoisy(ctx context.Context, b *bench, s *sides) error {
-	berth, err := s.get(ctx, side.Berth)
+	platform, err := s.platform(ctx)
 	if err != nil {
 		return err
 	}
 	quiet := make([]kubernetes.Interface, b.quietSpaces)
 	for i := range quiet {
-		space, _, err := berth.start(ctx, fmt.Sprintf("quiet-%d", i))
+		space, _, err := platform.start(ctx, side.TenantName(1+i))
 		if err != nil {
 			return err
 		}
@@ -46,10 +46,10 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 		defer disconnect()
 		quiet[i] = client
 	}
-	if err := berth.call(ctx, "Start", "noisy", &s.flooded); err != nil {
+	if err := platform.call(ctx, "Start", side.TenantName(0), &s.flooded); err != nil {
 		return err
 	}
-	loud, err := newPlane(berth, "noisy", s.flooded)
+	loud, err := newPlane(platform, "noisy", s.flooded)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 	}
 	var p pair
 	for round := range noisyRounds {
-		if err := s.quiet(ctx, side.Berth, side.Host); err != nil {
+		if err := s.quiet(ctx, side.Platform, side.Operator, side.Host); err != nil {
 			return err
 		}
 		without, err := b.quietOnce(ctx, quiet, fmt.Sprintf("without-%d", round))
@@ -87,7 +87,7 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 		b.say("noisy_p99_ratio: %.4g ms with noise, %.4g ms without", report.Percentile(with, 99), report.Percentile(without, 99))
 	}
 	if b.profiles != "" {
-		err := b.profileOnce(ctx, "noisy", berth, noisyRounds, func(round int) (value float64, err error) {
+		err := b.profileOnce(ctx, "noisy", platform, noisyRounds, func(round int) (value float64, err error) {
 			return 0, flooded(round, func() error {
 				_, err := b.quietOnce(ctx, quiet, "profile")
 				return err

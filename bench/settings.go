@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"time"
+
+	"github.com/berth-dev/berth/bench/internal/side"
 )
 
 // settings are the command's flags.
@@ -42,6 +44,7 @@ type settings struct {
 	watchers int
 	watchFor time.Duration
 
+	requests    int
 	many        int
 	manySpaces  int
 	quietSpaces int
@@ -81,6 +84,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.rate, "watch-rate", 200, "writes a second while watch latency is measured")
 	f.IntVar(&s.watchers, "watchers", 10, "how many watches are open then")
 	f.DurationVar(&s.watchFor, "watch-for", 15*time.Second, "how long watch latency is measured")
+	f.IntVar(&s.requests, "requests", 8000, "how many requests go each way, through the gateway and to the handler of a space")
 	f.IntVar(&s.many, "many", 10000, "how many pods to create in many spaces, and directly")
 	f.IntVar(&s.manySpaces, "many-spaces", 100, "how many spaces they are in")
 	f.IntVar(&s.quietSpaces, "quiet-spaces", 20, "how many spaces do light work beside a noisy one")
@@ -97,7 +101,7 @@ func (s *settings) check() error {
 	for name, n := range map[string]int{
 		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes, "-restart-spaces": s.restartSpaces,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
-		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces, "-tenants": s.tenants,
+		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces, "-tenants": s.tenants, "-requests": s.requests,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)
@@ -108,6 +112,9 @@ func (s *settings) check() error {
 	}
 	if s.many < manyRounds {
 		return fmt.Errorf("-many is %d: want at least %d", s.many, manyRounds)
+	}
+	if s.quietSpaces >= side.MaxTenants {
+		return fmt.Errorf("-quiet-spaces is %d: want less than %d", s.quietSpaces, side.MaxTenants)
 	}
 	if s.noisyFor < quietEvery {
 		return fmt.Errorf("-noisy-for is %s: want at least %s", s.noisyFor, quietEvery)

@@ -160,6 +160,16 @@ func (a *Agent) Restart(_ struct{}, took *time.Duration) (err error) {
 	return err
 }
 
+// Bare serves a space without the gateway, and returns a kubeconfig for that.
+func (a *Agent) Bare(name string, kubeconfig *[]byte) (err error) {
+	p, ok := a.side.(*spacePlatform)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	*kubeconfig, err = p.Bare(name)
+	return err
+}
+
 // Awake counts the spaces that do not sleep.
 func (a *Agent) Awake(_ struct{}, n *int) error {
 	s, ok := a.side.(sleeper)

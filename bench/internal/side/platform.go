@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,12 +28,14 @@ import (
 
 // spacePlatform is all of `berth up` on a host that runs in another process. Its spaces come and go as objects of the host.
 type spacePlatform struct {
-	config platform.Config
-	host   client.Client
-	tuned  func()
+	config  platform.Config
+	host    client.Client
+	tuned   func()
+	tenants *tenants
 
-	cancel context.CancelFunc
-	ended  chan error
+	platform *platform.Platform
+	cancel   context.CancelFunc
+	ended    chan error
 }
 
 func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatform, error) {
@@ -50,11 +53,16 @@ func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatfor
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Space"), meta.RESTScopeRoot)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("Tenant"), meta.RESTScopeRoot)
 	p := &spacePlatform{tuned: shard.TuneGC(), config: platform.Config{Host: platform.HostConfig{Kubeconfig: kubeconfig}, Listen: "127.0.0.1:0"}}
 	p.config.DataDir, p.config.IdleAfter, p.config.Logger = dir, args.IdleAfter, klog.Background()
 	if p.host, err = client.New(host, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
+	if p.tenants, err = openTenants(ctx, dir); err != nil {
+		return nil, err
+	}
+	p.config.Clients.Tokens = p.tenants.tokens
 	_, err = p.run(ctx)
 	return p, err
 }
@@ -63,7 +71,10 @@ func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatfor
 func (p *spacePlatform) run(ctx context.Context) (time.Duration, error) {
 	serving := make(chan struct{})
 	config := p.config
-	config.Serving = func(*platform.Platform) { close(serving) }
+	config.Serving = func(running *platform.Platform) {
+		p.platform = running
+		close(serving)
+	}
 	if err := config.Complete(); err != nil {
 		return 0, err
 	}
@@ -91,20 +102,38 @@ func (p *spacePlatform) restart(ctx context.Context) (time.Duration, error) {
 	return p.run(ctx)
 }
 
-// Start creates a space and waits until it is ready.
+// Start creates a space, or a tenant with its space, and waits until the space is ready.
 func (p *spacePlatform) Start(ctx context.Context, name string) ([]byte, error) {
-	if err := p.host.Create(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		return nil, fmt.Errorf("create space %s: %w", name, err)
+	tenant, isTenant := p.tenants.tenant(name)
+	object := client.Object(&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if isTenant {
+		object = tenant
+	}
+	if err := p.host.Create(ctx, object); err != nil {
+		return nil, fmt.Errorf("create %T %s: %w", object, name, err)
 	}
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ReadyTime, true, func(ctx context.Context) (bool, error) {
 		space := &v1alpha1.Space{}
 		err := p.host.Get(ctx, client.ObjectKey{Name: name}, space)
+		if isTenant && apierrors.IsNotFound(err) {
+			return false, nil // until the operator has created it
+		}
 		return meta.IsStatusConditionTrue(space.Status.Conditions, v1alpha1.ConditionReady), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("wait for space %s: %w", name, err)
 	}
-	return os.ReadFile(datadir.Kubeconfig(p.config.DataDir, name))
+	kubeconfig, err := os.ReadFile(datadir.Kubeconfig(p.config.DataDir, name))
+	if err != nil || !isTenant {
+		return kubeconfig, err
+	}
+	return p.tenants.kubeconfig(kubeconfig, name)
+}
+
+// Bare serves the space of a tenant by another port of this process, without the gateway. The kubeconfig that it returns needs no
+// credential: all requests are of the tenant's user.
+func (p *spacePlatform) Bare(name string) ([]byte, error) {
+	return p.tenants.bare(name, p.platform.Manager().Handler(name))
 }
 
 // Stop deletes a space and waits until nothing is left of it.
@@ -121,5 +150,5 @@ func (p *spacePlatform) Stop(ctx context.Context, name string) error {
 
 func (p *spacePlatform) Close(context.Context) error {
 	p.cancel()
-	return <-p.ended
+	return errors.Join(p.tenants.close(), <-p.ended)
 }
