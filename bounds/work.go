@@ -18,6 +18,7 @@ type Work struct {
 	atEnd []func()
 	// promised to the work, see [Account.Promise]
 	promised map[Quantity]int64
+	turn     func(ctx context.Context) (release func(), err error)
 }
 
 // Begin notes that a part of the work begins, and reports whether it may: not if all parts before it have ended. If so,
@@ -57,6 +58,18 @@ func (w *Work) AtEnd(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.atEnd = append(w.atEnd, f)
+}
+
+// ByTurns has parts of the work wait for their turns; see [Work.Turn]. It must be called before the work begins, and not of a nil Work.
+func (w *Work) ByTurns(turn func(ctx context.Context) (release func(), err error)) { w.turn = turn }
+
+// Turn waits, until ctx ends, for the turn of a part that the request's own turn does not cover, such as to read what a watch begins with.
+// If there is no error, release must be called at the end of the part.
+func (w *Work) Turn(ctx context.Context) (release func(), err error) {
+	if w == nil || w.turn == nil {
+		return func() {}, nil
+	}
+	return w.turn(ctx)
 }
 
 type workKey struct{}

@@ -20,6 +20,8 @@ type class struct {
 	long     bool
 	// list means that the request may read and encode all objects of a resource.
 	list bool
+	// watch means that what it begins with is read, and each object encoded, after the turn of the request.
+	watch bool
 	// cost is the cost of other requests, in units. A processor has unitsPerProcessor.
 	cost int
 	// lease is the maximum time for which the request counts as executing. After that, it waits for something else: a
@@ -33,6 +35,8 @@ const (
 	readCost  = 4
 	// While one part of a long response is written, the next ones are encoded.
 	partCost = readCost
+	// watchByte is what it takes to decode and encode a byte of an object for a watch, as measured with ConfigMaps of 1.5 KB.
+	watchByte = 40 * time.Nanosecond
 
 	listLease  = time.Second
 	otherLease = 100 * time.Millisecond
@@ -64,7 +68,7 @@ func (c classifier) classify(r *http.Request) class {
 	case "list", "deletecollection":
 		k.list, k.lease = true, listLease
 	case "watch":
-		k.list = beginsWithState(r)
+		k.watch = true
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -72,14 +76,6 @@ func (c classifier) classify(r *http.Request) class {
 	}
 	if c.long(r, info) {
 		k.quantity, k.long, k.cost = bounds.RequestsLongRunning, true, readCost
-		k.lease = otherLease // also for a watch that begins with all objects, because it waits for changes after that
 	}
 	return k
-}
-
-// beginsWithState reports whether a watch begins with all objects.
-func beginsWithState(r *http.Request) bool {
-	query := r.URL.Query()
-	version := query.Get("resourceVersion")
-	return version == "" || version == "0" || query.Get("sendInitialEvents") == "true"
 }

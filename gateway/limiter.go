@@ -102,6 +102,7 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 			return
 		}
 		work := &bounds.Work{}
+		work.ByTurns(func(ctx context.Context) (func(), error) { return l.readTurn(ctx, who) })
 		work.Begin()
 		work.AtEnd(end) // what the handler leaves running counts
 		defer work.Done()
@@ -114,6 +115,9 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 		parts := &partsWriter{ResponseWriter: w, ctx: r.Context(), long: k.long, turn: func(ctx context.Context) (func(), error) {
 			return l.others.take(ctx, who, partCost)
 		}, busy: l.busy(who.tenant)}
+		if k.watch {
+			parts.sent = func(bytes int) { l.others.pace.chargeIfSlow(who.tenant, time.Duration(bytes)*watchByte) }
+		}
 		parts.end = func() {
 			parts.over.Store(true)
 			release()
@@ -153,6 +157,19 @@ func (l *Limiter) turn(ctx context.Context, who flow, k class) (release func(), 
 	return l.others.take(ctx, who, k.cost)
 }
 
+// readTurn waits until what a watch begins with may be read, or a part of it.
+func (l *Limiter) readTurn(ctx context.Context, who flow) (end func(), err error) {
+	release, err := l.lists.take(ctx, who, 1)
+	if err != nil {
+		return nil, err
+	}
+	timer := safego.AfterFunc(listLease, "end a turn", release) // after that, it waits for a disk
+	return func() {
+		timer.Stop()
+		release()
+	}, nil
+}
+
 // busy returns a function that reports whether a tenant may use less than in a process that is not busy. The pace's lock
 // is shared by all tenants, so the function asks the pace only as often as it changes.
 func (l *Limiter) busy(tenant string) func() bool {
@@ -165,8 +182,7 @@ func (l *Limiter) busy(tenant string) func() bool {
 		if since := now - last.asked.Load(); since >= 0 && since < int64(paceEvery) { // or the clock was set back
 			return last.busy.Load()
 		}
-		share, _, _ := l.others.shareOf(&line{tenant: tenant})
-		busy := share < l.others.share
+		busy := l.others.pace.busy(tenant)
 		last.busy.Store(busy)
 		last.asked.Store(now)
 		return busy

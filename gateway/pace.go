@@ -67,6 +67,10 @@ type paced struct {
 	asked time.Time     // its last request
 	work  time.Duration // charged work that is not yet paid for by time
 	at    time.Time     // the time at which work was computed
+	// units is how many units the tenant may have at once, however much room there is. It rises while the tenant wants more, so that one
+	// that begins to flood does not have everything until the pace has fallen.
+	units  float64
+	wanted bool // the tenant had to wait for more since its units were adjusted
 }
 
 func newPace(most, processors int) *pace {
@@ -88,12 +92,12 @@ func newHandshakePace(most, processors int) *pace {
 func (p *pace) share(tenant string) (units int, wait time.Duration, charged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	s := p.of(tenant, now)
-	s.asked = now
-	p.adjust(now)
-	if p.units >= 1 {
+	s := p.ask(tenant)
+	switch {
+	case p.alone:
 		return int(p.units), 0, false
+	case p.units >= 1:
+		return int(min(p.units, s.units)), 0, false
 	}
 	if debt := s.work - p.credit; debt > 0 {
 		wait = min(paceWait, max(time.Millisecond, time.Duration(float64(debt)/p.units)))
@@ -101,10 +105,33 @@ func (p *pace) share(tenant string) (units int, wait time.Duration, charged bool
 	return 1, wait, true
 }
 
+// ask returns the current state of a tenant that wants something. The pace must be locked.
+func (p *pace) ask(tenant string) *paced {
+	now := time.Now()
+	s := p.of(tenant, now)
+	s.asked = now
+	p.adjust(now)
+	return s
+}
+
 // charge adds work that was executed for a tenant.
 func (p *pace) charge(tenant string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.add(tenant, d)
+}
+
+// chargeIfSlow adds work that no turn has measured, while work must be charged.
+func (p *pace) chargeIfSlow(tenant string, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.units < 1 {
+		p.add(tenant, d)
+	}
+}
+
+// add adds work of a tenant. The pace must be locked.
+func (p *pace) add(tenant string, d time.Duration) {
 	s := p.of(tenant, time.Now())
 	if p.handshakes {
 		d = min(d, handshakeMost)
@@ -116,7 +143,7 @@ func (p *pace) charge(tenant string, d time.Duration) {
 func (p *pace) of(tenant string, now time.Time) *paced {
 	s := p.tenants[tenant]
 	if s == nil {
-		s = &paced{at: now, asked: now}
+		s = &paced{at: now, asked: now, units: p.first()}
 		p.tenants[tenant] = s
 	}
 	s.work = max(0, s.work-time.Duration(float64(now.Sub(s.at))*min(1, p.units)))
@@ -146,12 +173,44 @@ func (p *pace) adjust(now time.Time) {
 	case len(p.tenants) < 2 && !p.handshakes:
 		p.units, p.alone = p.most, true
 	case p.alone || since > paceActive: // try whether others can use more
-		p.units, p.alone = min(p.most, 2*p.processors), false
+		p.units, p.alone = p.first(), false
 	case p.last.since(before) > paceDelay:
 		p.units = max(p.units*paceSlower, min(p.most, least))
 	default:
 		p.units = min(p.most, p.units*math.Pow(paceFaster, float64(since)/float64(paceEvery)))
 	}
+	for _, s := range p.tenants {
+		s.adjust(p, since)
+	}
+}
+
+// adjust computes how many units a tenant may have. The pace must be locked.
+func (s *paced) adjust(p *pace, since time.Duration) {
+	switch {
+	case p.alone:
+		s.units = p.first()
+	case s.wanted:
+		s.units = min(p.most, s.units*math.Pow(paceFaster, float64(min(since, paceActive))/float64(paceEvery)))
+	}
+	s.wanted = false
+}
+
+// first is how many units a tenant may have at first.
+func (p *pace) first() float64 { return min(p.most, 2*p.processors) }
+
+// want notes that a tenant has to wait for more than it may have.
+func (p *pace) want(tenant string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.of(tenant, time.Now()).wanted = true
+}
+
+// busy reports whether tenants may have less than in a process that is not busy.
+func (p *pace) busy(tenant string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ask(tenant)
+	return p.units < p.most
 }
 
 // delays is the histogram of scheduling delays since the process began.

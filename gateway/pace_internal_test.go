@@ -8,9 +8,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
 // pacedTurns are turns of a process with two processors, whose goroutines wait as long as the test says.
@@ -106,6 +111,51 @@ func TestHostileAFloodIsSlowedWhileOthersWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// L1, L3: a space that begins to flood does not have everything that its neighbors left unused, while the pace falls.
+func TestHostileAFloodBeginsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wait time.Duration
+		turns := pacedTurns(&wait)
+		quiet := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); <-time.After(paceEvery) {
+				for _, space := range []string{"quiet-0", "quiet-1"} {
+					release, err := turns.take(t.Context(), flow{tenant: space}, readCost)
+					if err != nil {
+						t.Fatal(err)
+					}
+					release()
+				}
+			}
+		}
+		quiet(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		var flood sync.WaitGroup
+		for range 2 * turns.share {
+			flood.Go(func() {
+				if release, err := turns.take(ctx, flow{tenant: "flood"}, writeCost); err == nil {
+					<-ctx.Done()
+					release()
+				}
+			})
+		}
+		has := func() int {
+			synctest.Wait()
+			turns.mu.Lock()
+			defer turns.mu.Unlock()
+			return turns.lines["flood"].used
+		}
+		if got, want := has(), int(turns.pace.first()); got != want {
+			t.Errorf("it begins with %d units, want %d", got, want)
+		}
+		quiet(10 * time.Second) // and nobody waits for a processor
+		if got := has(); got != turns.share {
+			t.Errorf("after 10 s it has %d units, want %d", got, turns.share)
+		}
+		cancel()
+		flood.Wait()
+	})
 }
 
 // L1: a space that has goroutines wait for a moment of each second takes from others no more than what is beyond their share.
@@ -321,6 +371,74 @@ func TestAWatchHasItsTurnUntilItsAnswerBegins(t *testing.T) {
 		}
 		cancel()
 		<-served
+	})
+}
+
+// L1, L3: what watches begin with is read in turn: one part of a tenant after the other, although the responses have begun. Other tenants
+// don't wait for that.
+func TestHostileWatchesReadWhatTheyBeginWithInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(LimiterConfig{})
+		var reading, most, read atomic.Int32
+		watch := func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			end, err := bounds.WorkOf(r.Context()).Turn(r.Context())
+			if err != nil {
+				return
+			}
+			most.Store(max(most.Load(), reading.Add(1)))
+			<-time.After(listLease / 10)
+			reading.Add(-1)
+			read.Add(1)
+			end()
+		}
+		begin := func(space string) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
+			l.limit(space, "", nil, http.HandlerFunc(watch)).ServeHTTP(flushRecorder{httptest.NewRecorder()}, r)
+		}
+		var flood sync.WaitGroup
+		for range 50 {
+			flood.Go(func() { begin("a") })
+		}
+		synctest.Wait()
+		began := time.Now()
+		begin("b")
+		if took := time.Since(began); took > listLease/10 {
+			t.Errorf("another space waits for %s, want %s at most", took, listLease/10)
+		}
+		flood.Wait()
+		if want := int32(l.lists.share); most.Load() > want+1 || read.Load() != 51 { //nolint:gosec // a few; and one of the other space
+			t.Errorf("%d read at once, and %d in all; want %d at once, and 51", most.Load(), read.Load(), want+1)
+		}
+	})
+}
+
+// L1, L3: what it takes to decode and encode what a watch sends counts for its tenant, though only to send it takes a turn.
+func TestHostileBytesOfWatchesAreCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(LimiterConfig{})
+		delayedBy(l.others.pace, func() time.Duration { return 10 * time.Millisecond })
+		const sent = 10 << 20
+		watch := func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			_, _ = w.Write(make([]byte, sent))
+		}
+		for range 10 { // until the pace has fallen
+			for i := range 10 * runtime.GOMAXPROCS(0) {
+				l.others.pace.busy(fmt.Sprint(ofSpace, "quiet-", i))
+			}
+			<-time.After(paceEvery)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
+		l.limit("loud", "", nil, http.HandlerFunc(watch)).ServeHTTP(flushRecorder{httptest.NewRecorder()}, r)
+		work := func(space string) time.Duration { return l.others.pace.tenants[ofSpace+space].work }
+		if got := work("loud"); got < sent*watchByte {
+			t.Errorf("%s of work is charged, want %s or more", got, sent*watchByte)
+		}
+		if got := work("quiet-0"); got > 0 {
+			t.Errorf("%s of work is charged to another space", got)
+		}
 	})
 }
 

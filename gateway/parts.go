@@ -33,7 +33,8 @@ type partsWriter struct {
 	end   func()      // ends the request's own turn; may be called more than once
 	over  atomic.Bool // the request's own turn has ended
 	turn  func(ctx context.Context) (release func(), err error)
-	busy  func() bool // whether the tenant has less than its share, so that streams take turns, too
+	sent  func(bytes int) // if set, is told what parts after the request's own turn were
+	busy  func() bool     // whether the tenant has less than its share, so that streams take turns, too
 	point yield.Point
 }
 
@@ -59,6 +60,9 @@ func (w *partsWriter) Write(part []byte) (int, error) {
 		return 0, err
 	}
 	defer end()
+	if w.sent != nil {
+		w.sent(len(part))
+	}
 	return w.ResponseWriter.Write(part)
 }
 

@@ -157,6 +157,9 @@ func (t *turns) grant() {
 		share, wait, charged := t.shareOf(l)
 		cost := min(next.cost, share)
 		if wait > 0 || l.used+cost > share {
+			if t.pace != nil && share < t.share {
+				t.pace.want(l.tenant)
+			}
 			if wait > 0 && (again == 0 || wait < again) {
 				again = wait
 			}

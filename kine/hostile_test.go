@@ -4,6 +4,7 @@
 package kine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -288,6 +289,48 @@ func TestHostileManyWatchesOfALargeChangeStayWithinTheBudget(t *testing.T) {
 	if used := a.Used(bounds.WatchBytes); used != 0 {
 		t.Errorf("%d bytes are accounted once all was read", used)
 	}
+}
+
+// L1, L3: the lists that watches begin with wait for their turns, and hold them only while they are read. Other lists don't: their
+// requests have turns.
+func TestHostileListsOfWatchesTakeTurns(t *testing.T) {
+	a := bounds.NewAccount(nil)
+	s := openFor(t, a)
+	rev := create(t, s, "/registry/pods/a", "x")
+	turn, asked := make(chan struct{}, 1), make(chan struct{})
+	work := &bounds.Work{}
+	work.ByTurns(func(context.Context) (func(), error) {
+		asked <- struct{}{}
+		turn <- struct{}{}
+		return func() { <-turn }, nil
+	})
+	ctx := bounds.WithWork(t.Context(), work)
+	list := func(ctx context.Context) error {
+		resp, err := s.Client().KV.Get(ctx, "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))
+		if err == nil && len(resp.Kvs) != 1 {
+			t.Errorf("%d keys, want 1", len(resp.Kvs))
+		}
+		return err
+	}
+	if err := list(ctx); err != nil {
+		t.Errorf("list of a request: %v", err)
+	}
+	turn <- struct{}{} // of another tenant
+	flow := hub.NewFlow(a, func() {})
+	listed := make(chan error)
+	go func() { listed <- list(hub.WithFlow(ctx, flow)) }()
+	<-asked
+	if held, _ := flow.Held(); held > 0 {
+		t.Errorf("%d bytes are read before the turn", held)
+	}
+	<-turn
+	if err := <-listed; err != nil {
+		t.Errorf("list of a watch: %v", err)
+	}
+	if held, _ := flow.Held(); held == 0 || len(turn) > 0 {
+		t.Errorf("%d bytes are read, and %d turns held; want some, and none", held, len(turn))
+	}
+	flow.Done(rev)
 }
 
 // L3 (S2): so do the lists that watches begin with.
