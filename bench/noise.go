@@ -31,7 +31,8 @@ const (
 	noiseWatches  = 50 // that nobody reads
 	noiseWriters  = 20
 	noiseServices = 4
-	noiseCRDs     = 2
+	noiseCRDs     = 2 // with rules in CEL
+	noiseConnects = 4 // that connect for each request
 	// noisePause is how long a client waits that was refused.
 	noisePause = 100 * time.Millisecond
 )
@@ -155,6 +156,13 @@ func (f *flood) begin(ctx context.Context, round string) (end func() error, err 
 		}, metav1.CreateOptions{})
 		return errors.Join(err, client.CoreV1().Services(metav1.NamespaceDefault).Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{}))
 	})
+	for range noiseConnects {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				f.count(ctx, f.connect(ctx))
+			}
+		})
+	}
 	for who := range noiseCRDs {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
@@ -168,6 +176,17 @@ func (f *flood) begin(ctx context.Context, round string) (end func() error, err 
 		disconnect()
 		return nil
 	}, nil
+}
+
+// connect connects, asks for an object, and disconnects.
+func (f *flood) connect(ctx context.Context) error {
+	client, disconnect, err := f.loud.client()
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, firstWrite, metav1.GetOptions{})
+	return err
 }
 
 // count counts an answer, and lets a client wait that got none.
@@ -198,6 +217,7 @@ func churnDefinition(ctx context.Context, client apiextensions.Interface, kind s
 				Name: "v1", Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: ptr.To(true),
+					XValidations: apiextensionsv1.ValidationRules{{Rule: "self.metadata.name.matches('^[-.a-z0-9]+$')"}},
 				}},
 			}},
 		},
