@@ -348,7 +348,7 @@ func TestDashboardsAreAboutMetrics(t *testing.T) {
 			}
 		}
 	}
-	if boards != 2 {
+	if boards != 3 {
 		t.Errorf("there are %d dashboards", boards)
 	}
 }
