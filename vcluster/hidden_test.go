@@ -230,9 +230,10 @@ func TestHostileATenantCantUseWhatItsSpaceHides(t *testing.T) {
 		verbs := map[string][]string{}
 		for _, list := range lists {
 			for _, r := range list.APIResources {
-				if list.GroupVersion == "v1" {
+				switch list.GroupVersion {
+				case "v1":
 					verbs[r.Name] = r.Verbs
-				} else if list.GroupVersion == "access.berth.dev/v1alpha1" {
+				case "access.berth.dev/v1alpha1":
 					verbs["access "+r.Name] = r.Verbs
 				}
 			}
