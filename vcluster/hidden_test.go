@@ -29,7 +29,7 @@ var neverServed = map[string]struct { //nolint:gochecknoglobals // Does not chan
 }{
 	"bindings": {
 		reason:      "the host schedules the pods of a space",
-		paths:       []string{"/api/v1/bindings", "/api/v1/namespaces/{namespace}/bindings"},
+		paths:       []string{"/api/v1/namespaces/{namespace}/bindings"},
 		definitions: []string{"io.k8s.api.core.v1.Binding"}, // and pods/binding
 	},
 	"pods/binding": {
@@ -62,8 +62,8 @@ func TestATenantsSpaceShowsWhatStockDoesWithoutWhatItNeverServes(t *testing.T) {
 	c := comparison{stock: startStock(t), space: start(t, config(t, "shown")).Loopback()}
 	for _, tc := range []struct {
 		path, accept string
-		expect       func(stock map[string]any) // turns what stock says into what a space does
-		more         func(space map[string]any) // removes what a space has more
+		expect       func(t *testing.T, stock map[string]any) // turns what stock says into what a space does
+		more         func(space map[string]any)               // removes what a space has more
 	}{
 		{path: "/api", accept: asJSONType},
 		{path: "/api", accept: asAggregated, expect: hideAggregated},
@@ -74,7 +74,7 @@ func TestATenantsSpaceShowsWhatStockDoesWithoutWhatItNeverServes(t *testing.T) {
 		}},
 		{path: "/openapi/v2", accept: asJSONType, expect: hideDescribed("definitions"), more: removeTenantAccess},
 		{path: "/openapi/v3", accept: asJSONType, expect: removeHash, more: func(space map[string]any) {
-			removeHash(space)
+			removeHash(t, space)
 			maps.DeleteFunc(space["paths"].(map[string]any), func(path string, _ any) bool { return strings.Contains(path, "access.berth.dev") })
 		}},
 		{path: "/openapi/v3/api/v1", accept: asJSONType, expect: hideDescribed("components", "schemas")},
@@ -82,7 +82,7 @@ func TestATenantsSpaceShowsWhatStockDoesWithoutWhatItNeverServes(t *testing.T) {
 		t.Run(tc.path+" as "+tc.accept, func(t *testing.T) {
 			want, got := c.document(t, c.stock, tc.path, tc.accept), c.document(t, c.space, tc.path, tc.accept)
 			if tc.expect != nil {
-				tc.expect(want)
+				tc.expect(t, want)
 			}
 			if tc.more != nil {
 				tc.more(got)
@@ -141,7 +141,7 @@ func without(of map[string]any, list, key string, value any) {
 	of[list] = slices.DeleteFunc(of[list].([]any), func(e any) bool { return field(e, key) == value })
 }
 
-func hideResources(stock map[string]any) {
+func hideResources(_ *testing.T, stock map[string]any) {
 	for name := range neverServed {
 		without(stock, "resources", "name", name)
 	}
@@ -152,7 +152,7 @@ func hideResources(stock map[string]any) {
 	}
 }
 
-func hideAggregated(stock map[string]any) {
+func hideAggregated(_ *testing.T, stock map[string]any) {
 	version := field(stock["items"].([]any)[0], "versions").([]any)[0].(map[string]any)
 	for name := range neverServed {
 		without(version, "resources", "resource", name)
@@ -182,19 +182,19 @@ func listOf(v any) []any {
 }
 
 // hideDescribed removes what describes resources, where definitions are in an OpenAPI document.
-func hideDescribed(definitions ...string) func(map[string]any) {
-	return func(stock map[string]any) {
+func hideDescribed(definitions ...string) func(*testing.T, map[string]any) {
+	return func(t *testing.T, stock map[string]any) {
 		paths, defined := stock["paths"].(map[string]any), field(stock, definitions...).(map[string]any)
 		for _, resource := range neverServed {
 			for _, path := range resource.paths {
-				delete(paths, path)
+				remove(t, paths, path)
 			}
 			for _, name := range resource.definitions {
-				delete(defined, name)
+				remove(t, defined, name)
 			}
 		}
 		if parameters, ok := stock["parameters"].(map[string]any); ok {
-			delete(parameters, "path-rFDtV0x9") // of a proxy of a node
+			remove(t, parameters, "path-rFDtV0x9") // of a proxy of a node
 		}
 		for _, resource := range neverWritten {
 			for _, path := range resource.paths {
@@ -212,8 +212,18 @@ func removeTenantAccess(space map[string]any) {
 }
 
 // removeHash removes that of the core group, whose document is another.
-func removeHash(root map[string]any) {
-	delete(root["paths"].(map[string]any), "api/v1")
+func removeHash(t *testing.T, root map[string]any) {
+	t.Helper()
+	remove(t, root["paths"].(map[string]any), "api/v1")
+}
+
+// remove removes an entry, which must be there.
+func remove(t *testing.T, from map[string]any, key string) {
+	t.Helper()
+	if _, ok := from[key]; !ok {
+		t.Errorf("there is no %s", key)
+	}
+	delete(from, key)
 }
 
 // U6, with a tenant's own client.

@@ -51,7 +51,7 @@ func hidden(resource string) (reason string) {
 func hiddenPaths() []string {
 	const inNamespace = corePath + "/namespaces/{namespace}"
 	return []string{
-		corePath + "/bindings", inNamespace + "/bindings", inNamespace + "/pods/{name}/binding", corePath + "/nodes/{name}/proxy", corePath + "/componentstatuses",
+		inNamespace + "/bindings", inNamespace + "/pods/{name}/binding", corePath + "/nodes/{name}/proxy", corePath + "/componentstatuses",
 	}
 }
 
