@@ -251,7 +251,7 @@ func everyPath(t *testing.T, space *cluster) map[string]string {
 		"/": true, "/version": true, "/healthz?verbose": true, "/livez?verbose": true, "/readyz?verbose": true,
 		"/api": true, "/apis": true, "/openapi/v2": true, "/openapi/v3": true,
 		"/.well-known/openid-configuration": true, "/openid/v1/jwks": true,
-		"/api/v1/componentstatuses": true, // an empty list: there are none
+		"/api/v1/componentstatuses": false, // U6
 		"/metrics":                  false, "/metrics/slis": false, "/debug/pprof/": false, "/debug/pprof/cmdline": false, "/debug/flags/v": false,
 		"/logs": false, "/configz": false, "/flagz": false, "/statusz": false,
 		"/debug/api_priority_and_fairness/dump_requests": false,

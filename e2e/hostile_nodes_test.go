@@ -41,11 +41,11 @@ func TestHostileIdentitiesWriteNothingOfTheHosts(t *testing.T) {
 			err = as.CoreV1().Pods(ns).Bind(t.Context(), &corev1.Binding{
 				ObjectMeta: metav1.ObjectMeta{Name: "waiting"}, Target: corev1.ObjectReference{Kind: "Node", Name: "host-node-1"},
 			}, metav1.CreateOptions{})
-			refused(t, "binding a pod", err, "the host schedules")
+			unserved(t, "binding a pod", err, "pods/binding")
 			err = as.CoreV1().RESTClient().Post().Namespace(ns).Resource("bindings").Body(&corev1.Binding{
 				ObjectMeta: metav1.ObjectMeta{Name: "waiting"}, Target: corev1.ObjectReference{Kind: "Node", Name: "host-node-1"},
 			}).Do(t.Context()).Error()
-			refused(t, "binding a pod as clients of old do", err, "the host schedules")
+			unserved(t, "binding a pod as clients of old do", err, "bindings")
 
 			_, err = as.CoreV1().Pods(ns).Create(t.Context(), newPod("placed", func(p *corev1.Pod) { p.Spec.NodeName = "host-node-1" }), metav1.CreateOptions{})
 			refused(t, "a pod with a node's name", err, "spec.nodeName")

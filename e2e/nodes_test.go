@@ -35,3 +35,11 @@ func refused(t *testing.T, what string, err error, says string) {
 		t.Errorf("%s is refused with %q, want it to name %q", what, err, says)
 	}
 }
+
+// unserved checks that err is for a resource that no space serves (U6), in words that say why.
+func unserved(t *testing.T, what string, err error, resource string) {
+	t.Helper()
+	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "a space does not serve "+resource+": ") {
+		t.Errorf("%s fails with %v, want it not served", what, err)
+	}
+}

@@ -76,6 +76,7 @@ func TestFullPathsReachTheSpaceOfTheTenant(t *testing.T) {
 	u := &tenantURLs{b, host, b.demo(t), b.space(t, "solar"), b.space(t, "solar-two"), b.space(t, "lunar")}
 	t.Run("with all verbs", u.haveAllVerbs)
 	t.Run("with the answers of short paths", u.answerAsShortPaths)
+	t.Run("with what tenants can use", u.showWhatTenantsCanUse)
 	t.Run("with their fields", u.haveFields)
 	t.Run("and refuse another tenant in objects", u.refuseOtherTenants)
 	t.Run("on the host", u.leadToTheHost)

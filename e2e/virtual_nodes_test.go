@@ -225,21 +225,19 @@ func writeVirtualNodes(t *testing.T, space, as *cluster) {
 		}},
 		"delete":     {"belong to the host", func() error { return core.Nodes().Delete(ctx, name, metav1.DeleteOptions{}) }},
 		"delete all": {"belong to the host", func() error { return core.Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) }},
-		"proxy": {"belong to the host", func() error {
-			return core.RESTClient().Get().AbsPath("/api/v1/nodes/" + name + "/proxy/pods").Do(ctx).Error()
-		}},
-		"proxy to port": {"belong to the host", func() error {
-			return core.RESTClient().Get().AbsPath("/api/v1/nodes/http:" + name + ":80/proxy/").Do(ctx).Error()
-		}},
-		"bind": {"the host schedules", func() error { return core.Pods("default").Bind(ctx, binding, metav1.CreateOptions{}) }},
-		"bind of old": {"the host schedules", func() error {
-			return core.RESTClient().Post().Namespace("default").Resource("bindings").Body(binding).Do(ctx).Error()
-		}},
 		"a pod": {"spec.nodeName", func() error {
 			return second(core.Pods("default").Create(ctx, newPod("placed", func(p *corev1.Pod) { p.Spec.NodeName = "made-up" }), metav1.CreateOptions{}))
 		}},
 	} {
 		refused(t, what, try.do(), try.says)
+	}
+	for path, resource := range map[string]string{
+		"/api/v1/nodes/" + name + "/proxy/pods":            "nodes/proxy",
+		"/api/v1/nodes/http:" + name + ":80/proxy/":        "nodes/proxy",
+		"/api/v1/namespaces/default/pods/no-claim/binding": "pods/binding",
+		"/api/v1/namespaces/default/bindings":              "bindings",
+	} {
+		unserved(t, path, core.RESTClient().Post().AbsPath(path).Body(binding).Do(ctx).Error(), resource)
 	}
 	// What changes nothing is no write: clients update the status of what they have just read.
 	if _, err := core.Nodes().UpdateStatus(ctx, node.DeepCopy(), metav1.UpdateOptions{}); err != nil {

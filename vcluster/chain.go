@@ -198,7 +198,7 @@ func assemble(
 	}
 	crds := extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	c := &chain{crds: watchCRDs(crds), own: own}
-	offers := builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil, TenantAccess: config.Access != nil}
+	offers := builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil, Tenant: config.Access != nil}
 	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, offers)
 	c.server, err = controlplaneapiserver.CreateAggregatorServer(
 		aggregator, served, c.crds, true, apiPriorities())

@@ -32,6 +32,7 @@ import (
 // of each kind.
 func TestInformersShowWhatTheAPIShows(t *testing.T) {
 	c := config(t, "informers")
+	c.Access = nil      // it shows all that there is (U6)
 	c.Controllers = nil // nobody changes the samples
 	p := start(t, c)
 	kinds := servedKinds(t, p)

@@ -27,13 +27,13 @@ import (
 // sharedAPI is what all control planes of the process share.
 type sharedAPI struct {
 	*builtin.API
-	// documents are those of spaces, and plain those of control planes that offer nothing of Berth's.
+	// documents are those of tenants' spaces, and plain those of other control planes.
 	documents, plain func() *openapi.Documents
 }
 
 // documentsOf returns the OpenAPI documents of control planes with an offer: one for all, so that what not all of them offer is not there.
 func (s *sharedAPI) documentsOf(o builtin.Offers) *openapi.Documents {
-	if o.TenantAccess {
+	if o.Tenant {
 		return s.documents()
 	}
 	return s.plain()
@@ -102,7 +102,7 @@ func newBuiltinAPI() (*sharedAPI, error) {
 	with := func(everywhere builtin.Offers) func() *openapi.Documents {
 		return sync.OnceValue(func() *openapi.Documents { return &openapi.Documents{Builtin: api.OpenAPI(everywhere)} })
 	}
-	return &sharedAPI{API: api, documents: with(builtin.Offers{TenantAccess: true}), plain: with(builtin.Offers{})}, nil
+	return &sharedAPI{API: api, documents: with(builtin.Offers{Tenant: true}), plain: with(builtin.Offers{})}, nil
 }
 
 // scratch is a store that is deleted when it is closed.

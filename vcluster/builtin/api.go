@@ -43,6 +43,8 @@ type API struct {
 	generic   *genericapiserver.Config
 	server    *genericapiserver.GenericAPIServer
 	discovery *recorder
+	// tenantCore is what the spaces of tenants serve of the core group.
+	tenantCore *tenantCore
 
 	registries map[schema.GroupVersionResource]Registry
 }
@@ -131,7 +133,11 @@ func New(c Config) (*API, error) {
 	}
 	// Each space serves these itself; they are here to be described.
 	kuberoutes.NewOpenIDMetadataServer(nil).Install(server.Handler.GoRestfulContainer)
-	return &API{generic: g, server: server, discovery: recorder, registries: registries}, nil
+	core, err := newTenantCore(server)
+	if err != nil {
+		return nil, err
+	}
+	return &API{generic: g, server: server, discovery: recorder, tenantCore: core, registries: registries}, nil
 }
 
 // ServeHTTP serves requests below /api and /apis, in the space of their context.
@@ -139,8 +145,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.server.Handler.GoRestfulContainer.Dispatch(w, r)
 }
 
-// OpenAPI serves the documents of the built-in APIs, versions 2 and 3. It makes
-// them anew: call it once.
+// OpenAPI serves the documents of the built-in APIs that everywhere has, versions 2 and 3. It makes
+// them anew: call it once for each.
 func (a *API) OpenAPI(everywhere Offers) http.Handler {
 	m := mux.NewPathRecorderMux("builtin-openapi")
 	handlers := restful.NewContainer()
@@ -149,8 +155,12 @@ func (a *API) OpenAPI(everywhere Offers) http.Handler {
 			handlers.Add(ws)
 		}
 	}
-	routes.OpenAPI{Config: a.generic.OpenAPIConfig}.InstallV2(handlers, m)
-	routes.OpenAPI{V3Config: a.generic.OpenAPIV3Config}.InstallV3(handlers, m)
+	v2, v3 := a.generic.OpenAPIConfig, a.generic.OpenAPIV3Config
+	if everywhere.Tenant {
+		v2, v3 = withoutHidden(*v2, *v3)
+	}
+	routes.OpenAPI{Config: v2}.InstallV2(handlers, m)
+	routes.OpenAPI{V3Config: v3}.InstallV3(handlers, m)
 	return m
 }
 

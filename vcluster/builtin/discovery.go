@@ -38,6 +38,9 @@ func (a *API) Install(s *genericapiserver.GenericAPIServer, addresses discovery.
 	}
 	legacy := discovery.NewLegacyRootAPIHandler(addresses, s.Serializer, legacyPrefix)
 	manager := a.server.AggregatedLegacyDiscoveryGroupManager
+	if offers.Tenant {
+		manager = a.tenantCore.aggregated
+	}
 	s.Handler.GoRestfulContainer.Add(
 		aggregated.WrapAggregatedDiscoveryToHandler(legacy, manager, manager).GenerateWebService(legacyPrefix, metav1.APIVersions{}))
 	return t
@@ -50,20 +53,20 @@ type target struct {
 	offers Offers
 }
 
-// Offers are the API groups that only some spaces have.
+// Offers are the APIs that only some spaces have.
 type Offers struct {
 	// Usage says that the space knows what its pods use, and TenantQuota that its tenant has a quota.
 	Usage, TenantQuota bool
-	// TenantAccess says that it has a tenant's state, so that it can give users of other tenants access.
-	TenantAccess bool
+	// Tenant says that it is a tenant's: it can give users of other tenants access, and lacks what a tenant can never use.
+	Tenant bool
 }
 
 func (o Offers) group(group string) bool {
-	return (o.Usage || group != usageGroup) && (o.TenantQuota || group != quotaGroup) && (o.TenantAccess || group != accessGroup)
+	return (o.Usage || group != usageGroup) && (o.TenantQuota || group != quotaGroup) && (o.Tenant || group != accessGroup)
 }
 
 func (o Offers) path(path string) bool {
-	return (o.Usage || !isOf(usageGroup, path)) && (o.TenantQuota || !isOf(quotaGroup, path)) && (o.TenantAccess || !isOf(accessGroup, path))
+	return (o.Usage || !isOf(usageGroup, path)) && (o.TenantQuota || !isOf(quotaGroup, path)) && (o.Tenant || !isOf(accessGroup, path))
 }
 
 // isOf tells whether a path is of an API group.
@@ -82,10 +85,13 @@ func (t target) ListedPaths() []string {
 }
 
 func (t target) UnprotectedHandler() http.Handler {
-	next := t.GenericAPIServer.UnprotectedHandler()
+	next, builtIn := t.GenericAPIServer.UnprotectedHandler(), http.Handler(t.api)
+	if t.offers.Tenant {
+		builtIn = t.api.tenantCore.serve(builtIn)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if t.api.serves(r.URL.Path) && t.offers.path(r.URL.Path) {
-			t.api.ServeHTTP(w, r)
+			builtIn.ServeHTTP(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)

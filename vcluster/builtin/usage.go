@@ -37,7 +37,7 @@ type Usage interface {
 const usageGroup = metrics.GroupName
 
 // usageProvider serves [usageGroup] as metrics-server does, but from the space's
-// own Usage.
+// own Usage, and without nodes: what they use is never known (N1, U6).
 type usageProvider struct{}
 
 func (usageProvider) GroupName() string { return usageGroup }
@@ -48,8 +48,7 @@ func (usageProvider) NewRESTStorage(serverstorage.APIResourceConfigSource, gener
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	info := genericapiserver.NewDefaultAPIGroupInfo(usageGroup, scheme, metav1.ParameterCodec, serializer.NewCodecFactory(scheme))
 	info.VersionedResourcesStorageMap[metricsv1beta1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		"pods":  podUsage{rest.NewDefaultTableConvertor(metrics.Resource("pods")), scheme},
-		"nodes": nodeUsage{rest.NewDefaultTableConvertor(metrics.Resource("nodes"))},
+		"pods": podUsage{rest.NewDefaultTableConvertor(metrics.Resource("pods")), scheme},
 	}
 	return info, nil
 }
@@ -110,30 +109,4 @@ func (r podUsage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 		return nil, apierrors.NewNotFound(metrics.Resource("podmetrics"), fmt.Sprintf("%s/%s", request.NamespaceValue(ctx), name))
 	}
 	return &found.Items[0], nil
-}
-
-// nodeUsage is of the nodes that a space has: none (N1).
-type nodeUsage struct{ rest.TableConvertor }
-
-var (
-	_ rest.Getter               = nodeUsage{}
-	_ rest.Lister               = nodeUsage{}
-	_ rest.Scoper               = nodeUsage{}
-	_ rest.KindProvider         = nodeUsage{}
-	_ rest.SingularNameProvider = nodeUsage{}
-)
-
-func (nodeUsage) New() runtime.Object     { return &metrics.NodeMetrics{} }
-func (nodeUsage) NewList() runtime.Object { return &metrics.NodeMetricsList{} }
-func (nodeUsage) Destroy()                {}
-func (nodeUsage) Kind() string            { return "NodeMetrics" }
-func (nodeUsage) NamespaceScoped() bool   { return false }
-func (nodeUsage) GetSingularName() string { return "node" }
-
-func (nodeUsage) List(context.Context, *internalversion.ListOptions) (runtime.Object, error) {
-	return &metrics.NodeMetricsList{}, nil
-}
-
-func (nodeUsage) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	return nil, apierrors.NewNotFound(metrics.Resource("nodemetrics"), name)
 }
