@@ -141,6 +141,7 @@ func lookupAttacked(space string) http.Handler {
 		query := r.URL.Query()
 		switch n, _ := strconv.Atoi(query.Get("bytes")); {
 		case query.Has("watch"):
+			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 			return
@@ -231,7 +232,7 @@ func (a *attacked) serveVictim(t *testing.T) {
 		}
 		return resp, err
 	}
-	watch, err := get("/api/v1/pods?watch=1")
+	watch, err := get("/api/v1/pods?watch=1&resourceVersion=7")
 	if err != nil {
 		t.Fatal(err)
 	}

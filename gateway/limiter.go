@@ -96,6 +96,11 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := l.classifier.classify(r)
 		who := l.flowOf(space, user, r)
+		if err := hold(r.Context(), who.tenant); err != nil {
+			closeAfter(w)
+			reject(w, space, err, meter)
+			return
+		}
 		end, err := l.begin(space, who, k)
 		if err != nil {
 			reject(w, space, err, meter)
@@ -178,6 +183,8 @@ func reject(w http.ResponseWriter, space string, err error, meter Meter) {
 	limit, message := "turns", err.Error()
 	if exceeded := (*bounds.ExceededError)(nil); errors.As(err, &exceeded) {
 		limit = exceeded.Quantity.String()
+	} else if errors.Is(err, errConnections) {
+		limit = "connections"
 	}
 	if meter != nil {
 		meter.Rejected(space, limit)
