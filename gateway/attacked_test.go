@@ -274,3 +274,6 @@ func (a *attacked) serveVictim(t *testing.T) {
 		}
 	})
 }
+
+// soon is the deadline of a write that no one is expected to read.
+func soon() time.Time { return time.Now().Add(2 * time.Second) }
