@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-dev/berth/internal/clientaddr"
@@ -56,7 +57,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 type boundConn struct {
 	net.Conn
 	places *places
-	place  place // of places
+	place  place        // of places
+	last   atomic.Int32 // responses after which it closes
 }
 
 // Close implements [net.Conn].
@@ -93,11 +95,17 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, boundOf(conn))
 }
 
+// connOf returns the connection of a request; nil if it is of a server without places.
+func connOf(r *http.Request) *boundConn {
+	c, _ := r.Context().Value(connKey{}).(*boundConn)
+	return c
+}
+
 // hold makes the connection of a request that of a tenant, which the request has proved to be of. The error is
 // [errConnections].
-func hold(ctx context.Context, tenant string) error {
-	c, _ := ctx.Value(connKey{}).(*boundConn)
-	if c == nil { // of a server without places
+func hold(r *http.Request, tenant string) error {
+	c := connOf(r)
+	if c == nil {
 		return nil
 	}
 	closing, err := c.places.hold(c, tenant)

@@ -85,12 +85,16 @@ func TestHostileFramesHoldLittle(t *testing.T) {
 			}
 			return f.WriteData(1, false, nil)
 		}},
-		"long headers of strangers that read no answer": {100, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
+		"long headers of strangers that read no answer": {500, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
 			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/spaces/solar/api", "", fmt.Sprintf("x-%d: %s", i, strings.Repeat("\x7f", 0)+strings.Repeat("X", 60<<10)))))
 			return err
 		}},
-		"long headers of a tenant that reads no answer": {100, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
+		"long headers of a tenant that reads no answer": {200, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
 			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/api/v1/pods", "of-eve", fmt.Sprintf("x-%d: %s", i, strings.Repeat("X", 60<<10)))))
+			return err
+		}},
+		"requests whose answers nobody reads": {500, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
+			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/api/v1/pods", "of-eve")))
 			return err
 		}},
 		"long headers of watches": {100, 100, nil, func(f *frames, i int) error {

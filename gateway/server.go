@@ -71,7 +71,7 @@ func ServeBounded(listener net.Listener, bounds Connections, certificate Certifi
 func newServer(certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	return &Server{
 		http: &http.Server{
-			Handler:           handler,
+			Handler:           unheld(handler),
 			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,
