@@ -6,6 +6,7 @@ package gateway_test
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -30,13 +31,21 @@ func (a *attacked) memory(t *testing.T) (now, most int) {
 	return now << 10, most << 10
 }
 
-// survives fails the test if the process has ended, or had ever more than most bytes in memory.
+// survives fails the test if the process has ended, doesn't serve others, or had ever more than most bytes in memory.
 func (a *attacked) survives(t *testing.T, most int) {
 	t.Helper()
 	select {
 	case <-a.ended:
 		t.Fatal("the process has ended")
 	default:
+	}
+	conn, err := a.connect("127.0.0.201", "http/1.1")
+	if err != nil {
+		t.Fatalf("another tenant, after the attack: %v", err)
+	}
+	defer conn.Close()
+	if code, err := ask(conn, "of-bob", "/api/v1/pods"); err != nil || code != http.StatusOK {
+		t.Errorf("another tenant, after the attack: %d, %v", code, err)
 	}
 	_, had := a.memory(t)
 	t.Logf("the process had at most %d MiB", had>>20)

@@ -197,12 +197,16 @@ func ask(conn net.Conn, token, path string) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	resp, err := readResponse(conn)
 	if err != nil {
 		return 0, err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode, errors.Join(err, resp.Body.Close())
+}
+
+func readResponse(conn net.Conn) (*http.Response, error) {
+	return http.ReadResponse(bufio.NewReader(conn), nil)
 }
 
 // serveVictim has a client of the tenant lunar use its space until the test ends: with a connection for each request, one for all requests,

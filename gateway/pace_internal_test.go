@@ -312,7 +312,7 @@ func TestAWatchHasItsTurnUntilItsAnswerBegins(t *testing.T) {
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?watch=1&resourceVersion=7&resourceVersion=5", http.NoBody)
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?watch=1&resourceVersion=5", http.NoBody)
 			l.limit("a", "", nil, http.HandlerFunc(watch)).ServeHTTP(flushRecorder{httptest.NewRecorder()}, r)
 		}()
 		synctest.Wait()
