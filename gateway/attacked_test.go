@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -95,6 +96,7 @@ func startAttacked(t *testing.T) *attacked {
 // serveAttacked is the process that is attacked.
 func serveAttacked(dir string) int {
 	limitData(attackedLimit)
+	debug.SetMemoryLimit(512 << 20) // as the processes of the platform do, so that what counts is what is in use
 	err := func() error {
 		clients, err := authn.New(authn.Files{ClientCA: filepath.Join(dir, "ca.crt"), Tokens: filepath.Join(dir, "tokens.csv")},
 			func(tenant string) bool { return tenant == "solar" || tenant == "lunar" }, klog.Background())

@@ -139,7 +139,7 @@ func TestConnectionsCostWhatIsDocumented(t *testing.T) {
 		"idle, HTTP/1.1": {"http/1.1", asking("of-eve"), 100 << 10},
 		"idle, HTTP/2":   {"h2", func(c net.Conn) error { f, err := newFrames(c); _ = f; return err }, 100 << 10},
 		"a watch":        {"h2", func(c net.Conn) error { _, err := watching(c); return err }, 150 << 10},
-		"all it can":     {"h2", costly, 500 << 10},
+		"all it can":     {"h2", costly, 700 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := startAttacked(t)

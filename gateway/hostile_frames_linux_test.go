@@ -126,7 +126,7 @@ func TestHostileFramesHoldLittle(t *testing.T) {
 			a := startAttacked(t)
 			a.serveVictim(t)
 			a.flood(t, c.connections, c.times, c.settings, c.send)
-			a.survives(t, 512<<20)
+			a.survives(t, 768<<20)
 		})
 	}
 }
