@@ -124,7 +124,7 @@ func dialEndpoint(of *cluster) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.NextProtos = []string{"http/1.1"}
+	config.NextProtos, config.CurvePreferences = []string{"http/1.1"}, []tls.CurveID{tls.X25519} // the cheapest for this process
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: attackTimeout}, "tcp", strings.TrimPrefix(of.endpoint(), "https://"), config)
 	if err != nil {
 		return nil, err
@@ -160,6 +160,7 @@ func TestHostileConnectionsOfATenantLeaveOthersTheirs(t *testing.T) {
 		n = max(0, int(min(files.Cur, attackers+ownFiles))-ownFiles)
 		t.Logf("only %d connections: this process may have %d files open", n, files.Cur)
 	}
+	began := time.Now()
 	var next, served, lost atomic.Int64
 	var workers sync.WaitGroup
 	conns := make([]net.Conn, n)
@@ -193,7 +194,7 @@ func TestHostileConnectionsOfATenantLeaveOthersTheirs(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("of %d connections, %d were served, and %d were closed", n, served.Load(), lost.Load())
+	t.Logf("in %s, of %d connections, %d were served, and %d were closed", time.Since(began), n, served.Load(), lost.Load())
 	if served.Load() < int64(n)/10 {
 		t.Errorf("only %d of %d connections were served", served.Load(), n)
 	}
@@ -214,8 +215,7 @@ func TestHostileBodiesOfATenantAreRefused(t *testing.T) {
 		if chunked {
 			length, body = "Transfer-Encoding: chunked", httputil.NewChunkedWriter(conn)
 		}
-		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s\r\n\r\n"+
-			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"huge"},"data":{"x":"`, path, token, length)
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n%s\r\n\r\n", path, token, length)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -229,6 +229,7 @@ func TestHostileBodiesOfATenantAreRefused(t *testing.T) {
 			answered <- code
 		}()
 		part := []byte(strings.Repeat("x", 64<<10))
+		_, err = io.WriteString(body, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"huge"},"data":{"x":"`)
 		for sent < gibibyte && err == nil {
 			var n int
 			n, err = body.Write(part)
@@ -245,8 +246,8 @@ func TestHostileBodiesOfATenantAreRefused(t *testing.T) {
 		"/api/v1/tenants/solar/namespaces/default/configmaps":                      {"of-eve": http.StatusRequestEntityTooLarge, "of-nobody": http.StatusUnauthorized},
 		"/api/v1/tenants/nobody/namespaces/default/configmaps":                     {"of-eve": http.StatusForbidden, "of-nobody": http.StatusUnauthorized},
 		"/api/v1/namespaces/default/configmaps?watch=true":                         {"of-eve": http.StatusRequestEntityTooLarge},
-		"/api/v1/namespaces/default/pods/missing/exec?command=x":                   {"of-eve": http.StatusForbidden},
-		"/api/v1/namespaces/default/services/missing/proxy/x":                      {"of-eve": http.StatusForbidden},
+		"/api/v1/namespaces/default/pods/missing/exec?command=x":                   {"of-eve": http.StatusNotFound},
+		"/api/v1/namespaces/default/services/missing/proxy/x":                      {"of-eve": http.StatusServiceUnavailable},
 		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?fieldManager=x&x=": {"of-eve": http.StatusRequestEntityTooLarge},
 	} {
 		for token, code := range want {

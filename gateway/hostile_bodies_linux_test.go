@@ -5,11 +5,12 @@ package gateway_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +52,7 @@ func (a *attacked) upload(from, token, method, path string, chunked bool) (code 
 	if sendErr == nil {
 		return <-answered, sent, nil
 	}
-	if timeout, ok := sendErr.(net.Error); ok && timeout.Timeout() {
+	if errors.Is(sendErr, os.ErrDeadlineExceeded) {
 		return 0, sent, fmt.Errorf("the connection stays open: %w", sendErr)
 	}
 	return <-answered, sent, nil

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -145,7 +144,6 @@ func TestConnectionsCostWhatIsDocumented(t *testing.T) {
 			a := startAttacked(t)
 			before, _ := a.memory(t)
 			opened := a.open(t, n, 4, c.protocol, c.use)
-			time.Sleep(100 * time.Millisecond) // what was sent last may not have arrived
 			now, _ := a.memory(t)
 			each := (now - before) / n
 			t.Logf("%d of %d connections take %d KiB each", opened, n, each>>10)

@@ -28,9 +28,11 @@ func TestHostileHeadersThatComeSlowlyEndTheConnection(t *testing.T) {
 	for reason, conn := range map[string]net.Conn{"a stranger": secure(t, address, "http/1.1"), "a known client": known} {
 		go func() {
 			_, err := io.WriteString(conn, "GET /api HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer solar\r\nX-Slow: ")
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
 			for err == nil {
+				<-tick.C
 				_, err = io.WriteString(conn, "x")
-				time.Sleep(10 * time.Millisecond)
 			}
 		}()
 		closed(t, reason, conn)

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -54,6 +55,24 @@ func get(t *testing.T, from, to string, header http.Header) (*http.Response, err
 		return nil, err
 	}
 	return http.ReadResponse(bufio.NewReader(conn), req)
+}
+
+// ask sends a request by HTTP/1.1 on a connection, and reads the response.
+func ask(conn net.Conn, token, path string) (code int, err error) {
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer %s\r\n\r\n", path, token)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := readResponse(conn)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, errors.Join(err, resp.Body.Close())
+}
+
+func readResponse(conn net.Conn) (*http.Response, error) {
+	return http.ReadResponse(bufio.NewReader(conn), nil)
 }
 
 // closed fails unless the other side ends the connection.
