@@ -239,7 +239,9 @@ func (a *attacked) serveVictim(t *testing.T) {
 		}
 	})
 	group.Go(func() {
-		for ctx.Err() == nil {
+		tick := time.NewTicker(20 * time.Millisecond) // this process must attack, too
+		defer tick.Stop()
+		for ; ctx.Err() == nil; <-tick.C {
 			began := time.Now()
 			resp, err := get("/api/v1/pods")
 			if err == nil {
