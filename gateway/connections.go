@@ -27,8 +27,8 @@ type Connections struct {
 	HeaderTimeout time.Duration
 }
 
-// DefaultConnections returns the limits of the gateway. A connection takes about 50 KiB. One whose client sends what is
-// not read takes up to 350 KiB.
+// DefaultConnections returns the limits of the gateway. An idle connection takes about 50 KiB. One whose client sends what
+// nobody reads takes up to 512 KiB.
 func DefaultConnections() Connections {
 	return Connections{Total: 4096, PerClient: 1024, HeaderTimeout: headerTimeout}
 }

@@ -129,7 +129,7 @@ func TestHostileConnectionsThatAreAllInUseAreRefused(t *testing.T) {
 		t.Helper()
 		conn = secure(t, address, "http/1.1")
 		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer solar\r\n\r\n", "/api/v1/pods?watch=true&resourceVersion=7")
-		resp, err := readResponse(conn) //nolint:bodyclose // it ends with the connection
+		resp, err := readResponse(conn)
 		if err != nil {
 			t.Fatal(err)
 		}
