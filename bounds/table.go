@@ -33,7 +33,7 @@ const miB = 1 << 20
 func Table() [quantities]Bound {
 	return [quantities]Bound{
 		MemoryBytes: {"memory-bytes", PerSpace, "bytes", 256 * miB,
-			"the memory that requests hold until their responses are written. This includes documents that are decoded, objects that are read and decoded, OpenAPI documents of CustomResourceDefinitions, and indentation of JSON and YAML. It also includes CEL expressions that are compiled, values of admission policies' variables, 48 KiB for each open watch, and 16 KiB for each waiting request of a controller",
+			"the memory that requests hold until their responses are written. This includes documents that are decoded, objects that are read and decoded, OpenAPI documents of CustomResourceDefinitions, and indentation of JSON and YAML. It also includes CEL expressions that are compiled, values of admission policies' variables, 48 KiB for each open watch, and 16 KiB for each waiting request of a controller. Headers of a request count if they are longer than 4 KiB",
 			"list with a limit (kubectl get --chunk-size=500), read answers without delay, and retry"},
 		Watches: {"watches", PerSpace, "watches", 2000,
 			"watches that clients have open",

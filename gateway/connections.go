@@ -4,12 +4,11 @@
 package gateway
 
 import (
+	"context"
 	"net"
-	"net/netip"
-	"sync"
+	"net/http"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/net/netutil"
 
 	"github.com/berth-dev/berth/internal/clientaddr"
 )
@@ -17,55 +16,101 @@ import (
 // Connections limits the connections of a public server. A client that uses HTTP/2 needs one connection, and one more
 // for each upgraded request (exec, port forwarding).
 type Connections struct {
-	// Total is the maximum number of connections. Further ones wait in the system's queue.
+	// Total is the maximum number of connections. To accept a further one, the server closes one of the client that has
+	// most.
 	Total int
-	// PerClient is the maximum number for an IPv4 address or a /64 of IPv6. Further connections are closed. Behind a
-	// load balancer that hides its clients' addresses, all clients count as one.
+	// PerClient is the maximum number for a client: an IPv4 address or a /64 of IPv6 until a request has proved whose a
+	// connection is, and the tenant after that. Of an address, the oldest makes place for a further one. Of a tenant, the
+	// one that has been idle for longest does; if none is idle, the request on the further one is refused.
 	PerClient int
 	// HeaderTimeout limits the TLS handshake, and then the headers of each request.
 	HeaderTimeout time.Duration
 }
 
-// DefaultConnections returns limits for a gateway that sees its clients' addresses, or has few clients. A connection
-// takes about 64 KiB.
+// DefaultConnections returns the limits of the gateway. An idle connection takes about 50 KiB. One whose client sends what
+// nobody reads takes up to 512 KiB.
 func DefaultConnections() Connections {
 	return Connections{Total: 4096, PerClient: 1024, HeaderTimeout: headerTimeout}
 }
 
-func (c Connections) bound(l net.Listener) net.Listener {
-	return &boundListener{Listener: netutil.LimitListener(l, c.Total), clients: clientaddr.NewCounter(c.Total, c.PerClient)}
-}
+func (c Connections) bound(l net.Listener) net.Listener { return &boundListener{l, newPlaces(c)} }
 
 type boundListener struct {
 	net.Listener
-	clients *clientaddr.Counter
+	places *places
 }
 
 // Accept implements [net.Listener].
 func (l *boundListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &boundConn{Conn: conn, places: l.places}
+	if closing := l.places.take(c, clientaddr.Of(conn.RemoteAddr()).String()); closing != nil {
+		_ = closing.Conn.Close()
+	}
+	return c, nil
+}
+
+// boundConn is a connection that has a place.
+type boundConn struct {
+	net.Conn
+	places *places
+	place  place        // of places
+	last   atomic.Int32 // responses after which it closes
+}
+
+// Close implements [net.Conn].
+func (c *boundConn) Close() error {
+	c.places.give(c)
+	return c.Conn.Close()
+}
+
+// boundOf returns the connection with a place below another one; nil if there is none.
+func boundOf(c net.Conn) *boundConn {
 	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
+		switch at := c.(type) {
+		case *boundConn:
+			return at
+		case interface{ NetConn() net.Conn }:
+			c = at.NetConn()
+		default:
+			return nil
 		}
-		client := clientaddr.Of(c.RemoteAddr())
-		if l.clients.Take(client) {
-			return &boundConn{Conn: c, clients: l.clients, client: client}, nil
-		}
-		_ = c.Close()
 	}
 }
 
-type boundConn struct {
-	net.Conn
-	clients *clientaddr.Counter
-	client  netip.Prefix
-	closed  sync.Once
+// noteIdle implements [http.Server.ConnState].
+func noteIdle(conn net.Conn, state http.ConnState) {
+	if c := boundOf(conn); c != nil && (state == http.StateIdle || state == http.StateActive) {
+		c.places.note(c, state == http.StateIdle)
+	}
 }
 
-// Close implements [net.Conn]. It gives the client its place back first: as soon as the connection is closed, another one that waits is
-// accepted, and must find a place.
-func (c *boundConn) Close() error {
-	c.closed.Do(func() { c.clients.Give(c.client) })
-	return c.Conn.Close()
+type connKey struct{}
+
+// withConn implements [http.Server.ConnContext].
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, boundOf(conn))
+}
+
+// connOf returns the connection of a request; nil if it is of a server without places.
+func connOf(r *http.Request) *boundConn {
+	c, _ := r.Context().Value(connKey{}).(*boundConn)
+	return c
+}
+
+// hold makes the connection of a request that of a tenant, which the request has proved to be of. The error is
+// [errConnections].
+func hold(r *http.Request, tenant string) error {
+	c := connOf(r)
+	if c == nil {
+		return nil
+	}
+	closing, err := c.places.hold(c, tenant)
+	if closing != nil {
+		_ = closing.Conn.Close()
+	}
+	return err
 }

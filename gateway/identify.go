@@ -89,8 +89,8 @@ func statusOf(err error) *metav1.Status {
 
 // refuseIdentity responds to a client that has proved who it is, and may not use the platform as that, or whose credential can't be checked
 // now.
-func refuseIdentity(w http.ResponseWriter, err error) {
-	closeAfter(w)
+func refuseIdentity(w http.ResponseWriter, r *http.Request, err error) {
+	closeAfter(w, r)
 	if status := statusOf(err); status != nil {
 		after, _ := apierrors.SuggestsClientDelay(err)
 		httpstatus.Write(w, int(status.Code), status.Reason, status.Message, time.Duration(after)*time.Second)
@@ -103,7 +103,7 @@ func refuseIdentity(w http.ResponseWriter, err error) {
 func refusingTenant(who *identity.Identity, space string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		audit.AddAuditAnnotations(r.Context(), "authorization.k8s.io/decision", "forbid", "berth.dev/refused-space", space)
-		closeAfter(w)
+		closeAfter(w, r)
 		httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
 			"you are %q of the tenant %s, and the space %.100q is not one of that tenant, and gives you no access; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
 	})

@@ -47,6 +47,7 @@ type Limiter struct {
 	lists, others *turns
 	seed          maphash.Seed
 	usual         bounds.Limits // of a tenant
+	unread        unread
 
 	mu       sync.Mutex
 	parties  map[string]*party
@@ -81,7 +82,7 @@ func NewLimiter(c LimiterConfig) *Limiter {
 	l := &Limiter{
 		config: c, classifier: newClassifier(), seed: maphash.MakeSeed(), usual: bounds.TenantLimits(nil),
 		lists: newTurns(lists, max(1, lists/4)), others: newTurns(max(2, processors)*unitsPerProcessor, half*unitsPerProcessor),
-		parties: map[string]*party{}, forgetAt: firstForget,
+		unread: unread{by: map[string]int{}}, parties: map[string]*party{}, forgetAt: firstForget,
 	}
 	l.others.pace = newPace(l.others.share, processors)
 	l.lists.pace = l.others.pace
@@ -96,9 +97,14 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := l.classifier.classify(r)
 		who := l.flowOf(space, user, r)
+		if err := hold(r, who.tenant); err != nil {
+			w.Header().Set("Connection", "close") // it is beyond what the tenant may have
+			l.refuse(w, r, who, space, err, meter)
+			return
+		}
 		end, err := l.begin(space, who, k)
 		if err != nil {
-			reject(w, space, err, meter)
+			l.refuse(w, r, who, space, err, meter)
 			return
 		}
 		work := &bounds.Work{}
@@ -109,6 +115,7 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 		release, err := l.turn(r.Context(), who, k)
 		if err != nil {
 			reject(w, space, err, meter)
+			finish(w, r)
 			return
 		}
 		defer release()
@@ -131,6 +138,7 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 			served.Body = pacedBody(r, parts)
 		}
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(parts), served)
+		finish(w, r)
 	})
 }
 
@@ -189,11 +197,26 @@ func (l *Limiter) busy(tenant string) func() bool {
 	}
 }
 
+// refuse rejects a request that is not counted. A tenant that leaves many of these responses unread gets none to further requests.
+func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, who flow, space string, err error, meter Meter) {
+	if r.ProtoMajor == 2 {
+		if !l.unread.take(who.tenant) {
+			panic(http.ErrAbortHandler)
+		}
+		defer l.unread.give(who.tenant)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTimeout)) // of this response alone
+	}
+	reject(w, space, err, meter)
+	finish(w, r)
+}
+
 // reject rejects a request that exceeds a limit. Kubernetes clients retry by themselves after the time in Retry-After.
 func reject(w http.ResponseWriter, space string, err error, meter Meter) {
 	limit, message := "turns", err.Error()
 	if exceeded := (*bounds.ExceededError)(nil); errors.As(err, &exceeded) {
 		limit = exceeded.Quantity.String()
+	} else if errors.Is(err, errConnections) {
+		limit = "connections"
 	}
 	if meter != nil {
 		meter.Rejected(space, limit)

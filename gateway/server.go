@@ -25,10 +25,11 @@ const (
 	maxHeaderBytes = 64 << 10
 	maxStreams     = 100 // concurrent requests on one HTTP/2 connection
 
-	// HTTP/2 buffers what a client sends before it is read: these limit a connection, a stream, and a frame. net/http
-	// limits control frames that wait for a response, and streams that a client has reset.
-	maxAheadConn   = 256 << 10
-	maxAheadStream = 128 << 10
+	// HTTP/2 buffers what a client sends before it is read: these limit a connection, a stream, and a frame. A tenant may
+	// have all its connections buffer as much, by bodies of watches, which nobody reads. net/http limits control frames
+	// that wait for a response, and streams that a client has reset.
+	maxAheadConn   = 128 << 10
+	maxAheadStream = 64 << 10
 	maxFrame       = 16 << 10
 	// A client that was silent is pinged, and is disconnected if it does not respond or accepts no data.
 	pingAfter    = 60 * time.Second
@@ -59,14 +60,18 @@ func Serve(listener net.Listener, certificate Certificate, handler http.Handler,
 // ServeBounded is [Serve] with other limits.
 func ServeBounded(listener net.Listener, bounds Connections, certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	s := newServer(certificate, handler, logger)
-	s.http.ReadHeaderTimeout = bounds.HeaderTimeout
+	s.http.ReadHeaderTimeout, s.http.ConnContext = bounds.HeaderTimeout, withConn
+	s.http.ConnState = func(conn net.Conn, state http.ConnState) {
+		endHandshake(conn, state)
+		noteIdle(conn, state)
+	}
 	return s.serve(newHandshakes(bounds.bound(listener), addressOf))
 }
 
 func newServer(certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
 	return &Server{
 		http: &http.Server{
-			Handler:           handler,
+			Handler:           unheld(handler),
 			ReadHeaderTimeout: headerTimeout,
 			IdleTimeout:       idleTimeout,
 			MaxHeaderBytes:    maxHeaderBytes,

@@ -20,7 +20,7 @@ import (
 const ownBytes = 16 << 20
 
 // AccountMemory has each request hold a reservation of the account until the end of its work, which is when the response
-// is written, or later. What is read of the store, and of the request's body, is taken from it.
+// is written, or later. What is read of the store, and of the request's body, is taken from it, and so is a long header.
 func AccountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck, next http.Handler) http.Handler {
 	if a == nil {
 		return next
@@ -32,6 +32,12 @@ func AccountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck,
 			reservation = a.Reserve(bounds.MemoryBytes, ownBytes)
 		}
 		bounds.WorkOf(ctx).AtEnd(reservation.End)
+		if n := headerBytes(r); !own && n > usualHeader {
+			if err := reservation.Grow(n); err != nil {
+				refusal.Serve(w, r, refusal.Status(err, refusal.NoResource, ""))
+				return
+			}
+		}
 		r = r.WithContext(withAnswerCost(bounds.WithReservation(ctx, reservation), newAnswerCost(r)))
 		info, ok := apirequest.RequestInfoFrom(ctx)
 		if ok && r.Body != nil && !isLong(r, info) {
@@ -42,6 +48,20 @@ func AccountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck,
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// usualHeader is the most bytes of a header that are not accounted: those of usual clients are part of what a request takes anyway.
+const usualHeader = 4 << 10
+
+// headerBytes is how long the header of a request is. A watch keeps it until it ends.
+func headerBytes(r *http.Request) int64 {
+	n := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, value := range values {
+			n += len(name) + len(value)
+		}
+	}
+	return int64(n)
 }
 
 // accountedBody takes what it reads from a reservation: what is in memory once it is decoded.
