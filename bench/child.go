@@ -45,7 +45,7 @@ func startChild(ctx context.Context, name string, args side.OpenArgs, apart bool
 	command := []string{self}
 	switch {
 	case name == side.Flood:
-		// Tenants have machines of their own: their clients must not take the processors of this one from who is measured. Linux takes a
+		// Tenants have machines of their own: their clients must not take the processors of this one from the spaces that are measured. Linux takes a
 		// processor from a process of this class as soon as another one can run; from one of a low priority, only after some milliseconds.
 		command = []string{"chrt", "--idle", "0", self}
 	case name == side.Host && apart:

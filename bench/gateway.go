@@ -55,9 +55,9 @@ func measureGateway(ctx context.Context, b *bench, s *sides) error {
 	ask := func(requests int) error {
 		for i := range requests {
 			for turn := range clients {
-				way := (turn + i/len(smallWork)) % len(clients) // each goes first as often as the other
+				way := (turn + i/smallRequests) % len(clients) // each goes first as often as the other
 				begin := time.Now()
-				if err := smallWork[i%len(smallWork)](ctx, clients[way], fmt.Sprint("small-", way)); err != nil {
+				if err := smallRequest(ctx, clients[way], fmt.Sprint("small-", way), i); err != nil {
 					return fmt.Errorf("request %d to %s: %w", i, tenant, err)
 				}
 				if i >= warmRequests {
@@ -67,7 +67,7 @@ func measureGateway(ctx context.Context, b *bench, s *sides) error {
 		}
 		return nil
 	}
-	if err := ask(warmRequests + b.requests); err != nil {
+	if err := ask(warmRequests + rounded(b.requests)); err != nil {
 		return err
 	}
 	for _, percentile := range []struct {
@@ -83,25 +83,27 @@ func measureGateway(ctx context.Context, b *bench, s *sides) error {
 	if b.profiles == "" {
 		return nil
 	}
-	return b.profileOnce(ctx, "gateway", platform, 0, func(int) (float64, error) { return 0, ask(b.requests) })
+	return b.profileOnce(ctx, "gateway", platform, 0, func(int) (float64, error) { return 0, ask(rounded(b.requests)) })
 }
 
-// smallWork are requests of which each leaves a space as the one before found it, or the next one does.
-var smallWork = []func(ctx context.Context, client kubernetes.Interface, name string) error{
-	func(ctx context.Context, client kubernetes.Interface, name string) error {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, object, metav1.CreateOptions{})
-		return err
-	},
-	func(ctx context.Context, client kubernetes.Interface, name string) error {
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
-		return err
-	},
-	func(ctx context.Context, client kubernetes.Interface, _ string) error {
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
-		return err
-	},
-	func(ctx context.Context, client kubernetes.Interface, name string) error {
-		return client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
-	},
+// smallRequests is how many requests leave a space as they found it.
+const smallRequests = 4
+
+// rounded returns a number of requests after which a space is as before: n, or a few more.
+func rounded(n int) int { return (n + smallRequests - 1) / smallRequests * smallRequests }
+
+// smallRequest creates, gets, lists, or deletes a ConfigMap, in turn.
+func smallRequest(ctx context.Context, client kubernetes.Interface, name string, i int) (err error) {
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	switch i % smallRequests {
+	case 0:
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	case 1:
+		_, err = maps.Get(ctx, name, metav1.GetOptions{})
+	case 2:
+		_, err = maps.List(ctx, metav1.ListOptions{})
+	default:
+		err = maps.Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	return err
 }

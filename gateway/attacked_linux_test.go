@@ -35,7 +35,7 @@ import (
 const attackedLimit = 3 << 30
 
 // tokensOfClients are the clients that the attacked process knows by tokens. It also knows those with certificates of its CA.
-const tokensOfClients = "of-eve,eve,u1,,solar\nof-mallory,mallory,u2,,solar\nof-bob,bob,u3,,lunar\n"
+const tokensOfClients = "of-eve,eve,u1,,solar\nof-mallory,mallory,u2,,solar\nof-trent,trent,u4,,solar\nof-peggy,peggy,u5,,solar\nof-bob,bob,u3,,lunar\n"
 
 // attacked is a process with a gateway, in which clients are known by what the platform knows them by.
 type attacked struct {

@@ -7,10 +7,7 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
-
-	"github.com/berth-dev/berth/internal/clientaddr"
 )
 
 // Connections limits the connections of a public server. A client that uses HTTP/2 needs one connection, and one more
@@ -21,7 +18,8 @@ type Connections struct {
 	Total int
 	// PerClient is the maximum number for a client: an IPv4 address or a /64 of IPv6 until a request has proved whose a
 	// connection is, and the tenant after that. Of an address, the oldest makes place for a further one. Of a tenant, the
-	// one that has been idle for longest does; if none is idle, the request on the further one is refused.
+	// one that has been idle for longest does; if none is idle, the request on the further one is refused. One user of a
+	// tenant may have seven eighths of them.
 	PerClient int
 	// HeaderTimeout limits the TLS handshake, and then the headers of each request.
 	HeaderTimeout time.Duration
@@ -32,6 +30,9 @@ type Connections struct {
 func DefaultConnections() Connections {
 	return Connections{Total: 4096, PerClient: 1024, HeaderTimeout: headerTimeout}
 }
+
+// perUser is how many of a tenant's connections one user may have: one in userReserve is for others.
+func (c Connections) perUser() int { return max(1, c.PerClient*(userReserve-1)/userReserve) }
 
 func (c Connections) bound(l net.Listener) net.Listener { return &boundListener{l, newPlaces(c)} }
 
@@ -47,7 +48,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &boundConn{Conn: conn, places: l.places}
-	if closing := l.places.take(c, clientaddr.Of(conn.RemoteAddr()).String()); closing != nil {
+	if closing := l.places.take(c, addressOf(conn)); closing != nil {
 		_ = closing.Conn.Close()
 	}
 	return c, nil
@@ -57,8 +58,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 type boundConn struct {
 	net.Conn
 	places *places
-	place  place        // of places
-	last   atomic.Int32 // responses after which it closes
+	place  place // of places
 }
 
 // Close implements [net.Conn].
@@ -101,14 +101,13 @@ func connOf(r *http.Request) *boundConn {
 	return c
 }
 
-// hold makes the connection of a request that of a tenant, which the request has proved to be of. The error is
-// [errConnections].
-func hold(r *http.Request, tenant string) error {
+// hold makes the connection of a request that of a user of a tenant, as the request has proved. The error is [errConnections].
+func hold(r *http.Request, who flow) error {
 	c := connOf(r)
 	if c == nil {
 		return nil
 	}
-	closing, err := c.places.hold(c, tenant)
+	closing, err := c.places.hold(c, who)
 	if closing != nil {
 		_ = closing.Conn.Close()
 	}

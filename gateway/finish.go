@@ -4,25 +4,40 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/internal/httpstatus"
 )
 
 // A client that uses HTTP/2 decides when it reads a response. Until then, the request remains in memory, up to maxStreams
 // of them on each connection, though its handler has ended.
 
-const (
-	// maxUnread is how many refusals of a tenant's requests may wait to be read.
-	maxUnread = 256
-	// maxLast is how many responses may wait to be read on a connection that closes after them.
-	maxLast = 10
-)
+// maxUnread is how many refusals of a tenant's requests may be under way at once, until they are sent. Honest clients hardly have as many,
+// and [http.ErrAbortHandler] tells them nothing.
+const maxUnread = 2048
 
-// unheld has handlers use a copy of a request, and removes from the server's own one what the client chooses the size of:
-// the server refers to it until the response has been read.
+// maxHeaderFields is how many fields the header of a request may have. Each takes some 200 bytes of memory, however short it is.
+const maxHeaderFields = 200
+
+// unheld refuses requests with too many fields. It has handlers of others use a copy of the request, and removes from the server's own one
+// what the client chooses the size of: the server refers to it until the response has been sent.
 func unheld(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fields := 0
+		for _, values := range r.Header {
+			fields += len(values)
+		}
+		if fields > maxHeaderFields {
+			closeAfter(w)
+			httpstatus.Write(w, http.StatusRequestHeaderFieldsTooLarge, metav1.StatusReasonBadRequest,
+				fmt.Sprintf("the request has %d header fields, and may have %d; send fewer", fields, maxHeaderFields), 0)
+			return
+		}
 		if r.ProtoMajor == 2 {
 			own := r
 			r = new(http.Request)
@@ -33,14 +48,15 @@ func unheld(next http.Handler) http.Handler {
 	})
 }
 
-// finish waits until the client reads the response, so that what counts the request counts it until then.
+// finish waits until the response has been sent, so that what counts the request counts it until then. net/http adds no Content-Length to a
+// response that is sent before the handler ends.
 func finish(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		_ = http.NewResponseController(w).Flush() // fails if the client has left
 	}
 }
 
-// unread counts the refusals of each tenant that wait to be read. It is safe for concurrent use.
+// unread counts the refusals of each tenant that wait to be sent. It is safe for concurrent use.
 type unread struct {
 	mu sync.Mutex
 	by map[string]int

@@ -57,7 +57,11 @@ func endHandshake(conn net.Conn, state http.ConnState) {
 	if !ok || state == http.StateNew {
 		return
 	}
-	if c, ok := secure.NetConn().(*handshakeConn); ok {
+	below := secure.NetConn()
+	if bound, ok := below.(*boundConn); ok {
+		below = bound.Conn
+	}
+	if c, ok := below.(*handshakeConn); ok {
 		c.end()
 		c.received.end()
 	}

@@ -106,7 +106,7 @@ func TestHostileFramesHoldLittle(t *testing.T) {
 			return f.WriteData(1, false, nil)
 		}},
 		"long headers of strangers that read no answer": {200, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
-			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/spaces/solar/api", "", fmt.Sprintf("x-%d: %s", i, strings.Repeat("\x7f", 0)+strings.Repeat("X", 60<<10)))))
+			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/spaces/solar/api", "", fmt.Sprintf("x-%d: %s", i, strings.Repeat("X", 60<<10)))))
 			return err
 		}},
 		"long headers of a tenant that reads no answer": {200, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {

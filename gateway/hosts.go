@@ -58,7 +58,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-func refuseHost(w http.ResponseWriter, r *http.Request, err error) {
-	closeAfter(w, r)
+func refuseHost(w http.ResponseWriter, err error) {
+	closeAfter(w)
 	httpstatus.Write(w, http.StatusMisdirectedRequest, metav1.StatusReasonBadRequest, err.Error(), 0)
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"time"
@@ -46,7 +47,8 @@ func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, e
 		known = time.Now()
 		return pause, err == nil && reflect.DeepEqual(again, who)
 	})
-	identified := r.Clone(ctx)
+	identified := r.WithContext(ctx)
+	identified.Header = maps.Clone(r.Header)
 	identified.Header.Del("Authorization")
 	return identified, who, nil
 }
@@ -89,8 +91,8 @@ func statusOf(err error) *metav1.Status {
 
 // refuseIdentity responds to a client that has proved who it is, and may not use the platform as that, or whose credential can't be checked
 // now.
-func refuseIdentity(w http.ResponseWriter, r *http.Request, err error) {
-	closeAfter(w, r)
+func refuseIdentity(w http.ResponseWriter, err error) {
+	closeAfter(w)
 	if status := statusOf(err); status != nil {
 		after, _ := apierrors.SuggestsClientDelay(err)
 		httpstatus.Write(w, int(status.Code), status.Reason, status.Message, time.Duration(after)*time.Second)
@@ -103,7 +105,7 @@ func refuseIdentity(w http.ResponseWriter, r *http.Request, err error) {
 func refusingTenant(who *identity.Identity, space string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		audit.AddAuditAnnotations(r.Context(), "authorization.k8s.io/decision", "forbid", "berth.dev/refused-space", space)
-		closeAfter(w, r)
+		closeAfter(w)
 		httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
 			"you are %q of the tenant %s, and the space %.100q is not one of that tenant, and gives you no access; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
 	})

@@ -97,7 +97,7 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := l.classifier.classify(r)
 		who := l.flowOf(space, user, r)
-		if err := hold(r, who.tenant); err != nil {
+		if err := hold(r, who); err != nil {
 			w.Header().Set("Connection", "close") // it is beyond what the tenant may have
 			l.refuse(w, r, who, space, err, meter)
 			return
@@ -138,6 +138,7 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 			served.Body = pacedBody(r, parts)
 		}
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(parts), served)
+		parts.end() // to wait for the client takes no turn
 		finish(w, r)
 	})
 }
@@ -197,10 +198,11 @@ func (l *Limiter) busy(tenant string) func() bool {
 	}
 }
 
-// refuse rejects a request that is not counted. A tenant that leaves many of these responses unread gets none to further requests.
+// refuse rejects a request that is not counted. A tenant with many of these responses under way gets none to further requests.
 func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, who flow, space string, err error, meter Meter) {
 	if r.ProtoMajor == 2 {
 		if !l.unread.take(who.tenant) {
+			countRejected(meter, space, err)
 			panic(http.ErrAbortHandler)
 		}
 		defer l.unread.give(who.tenant)
@@ -212,7 +214,13 @@ func (l *Limiter) refuse(w http.ResponseWriter, r *http.Request, who flow, space
 
 // reject rejects a request that exceeds a limit. Kubernetes clients retry by themselves after the time in Retry-After.
 func reject(w http.ResponseWriter, space string, err error, meter Meter) {
-	limit, message := "turns", err.Error()
+	countRejected(meter, space, err)
+	httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error(), retryAfter)
+}
+
+// countRejected counts a request that is rejected because of an error with the meter, which may be nil.
+func countRejected(meter Meter, space string, err error) {
+	limit := "turns"
 	if exceeded := (*bounds.ExceededError)(nil); errors.As(err, &exceeded) {
 		limit = exceeded.Quantity.String()
 	} else if errors.Is(err, errConnections) {
@@ -221,5 +229,4 @@ func reject(w http.ResponseWriter, space string, err error, meter Meter) {
 	if meter != nil {
 		meter.Rejected(space, limit)
 	}
-	httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message, retryAfter)
 }

@@ -67,8 +67,8 @@ type paced struct {
 	asked time.Time     // its last request
 	work  time.Duration // charged work that is not yet paid for by time
 	at    time.Time     // the time at which work was computed
-	// units is how many units the tenant may have at once, however much room there is. It rises while the tenant wants more, so that one
-	// that begins to flood does not have everything until the pace has fallen.
+	// units is how many units the tenant may have at once, however much room there is. It rises while the tenant wants more, and falls while
+	// it does not, so that one that begins to flood does not have everything until the pace has fallen.
 	units  float64
 	wanted bool // the tenant had to wait for more since its units were adjusted
 }
@@ -186,11 +186,14 @@ func (p *pace) adjust(now time.Time) {
 
 // adjust computes how many units a tenant may have. The pace must be locked.
 func (s *paced) adjust(p *pace, since time.Duration) {
+	faster := math.Pow(paceFaster, float64(min(since, paceActive))/float64(paceEvery))
 	switch {
 	case p.alone:
 		s.units = p.first()
-	case s.wanted:
-		s.units = min(p.most, s.units*math.Pow(paceFaster, float64(min(since, paceActive))/float64(paceEvery)))
+	case s.wanted && p.units >= 1:
+		s.units = min(p.most, s.units*faster)
+	case !s.wanted:
+		s.units = max(p.first(), s.units/faster)
 	}
 	s.wanted = false
 }

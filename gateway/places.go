@@ -35,6 +35,7 @@ type holder struct {
 // place is where a connection is kept.
 type place struct {
 	holder *holder
+	user   uint8 // of a tenant
 	busy   bool
 	at     *list.Element
 }
@@ -84,22 +85,54 @@ func (p *places) take(c *boundConn, address string) (closing *boundConn) {
 	return closing
 }
 
-// hold makes a connection with a request that of a tenant. The caller must close the connection that it returns, if any.
-func (p *places) hold(c *boundConn, tenant string) (closing *boundConn, err error) {
+// hold makes a connection with a request that of a user of a tenant. The caller must close the connection that it returns, if any.
+func (p *places) hold(c *boundConn, who flow) (closing *boundConn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.place.holder == nil || c.place.holder.name == tenant {
+	if c.place.holder == nil || c.place.holder.name == who.tenant {
 		return nil, nil
 	}
-	if h := p.holders[tenant]; h != nil && h.size() >= p.bounds.PerClient {
-		if closing = h.longestIdle(); closing == nil {
+	if h := p.holders[who.tenant]; h != nil {
+		own, idle := h.of(who.user)
+		switch {
+		case own >= p.bounds.perUser():
+			closing = idle
+		case h.size() >= p.bounds.PerClient:
+			closing = h.longestIdle()
+		default:
+			p.move(c, who)
+			return nil, nil
+		}
+		if closing == nil {
 			return nil, errConnections
 		}
 		p.remove(closing)
 	}
-	p.remove(c)
-	p.add(c, tenant, false)
+	p.move(c, who)
 	return closing, nil
+}
+
+// move gives a connection of a stranger, or of another tenant, to a user.
+func (p *places) move(c *boundConn, who flow) {
+	p.remove(c)
+	p.add(c, who.tenant, false)
+	c.place.user = who.user
+}
+
+// of returns how many connections a user has, and which of them has been idle for longest; nil if all are busy.
+func (h *holder) of(user uint8) (n int, idle *boundConn) {
+	for _, l := range []*list.List{&h.idle, &h.busy} {
+		for at := l.Front(); at != nil; at = at.Next() {
+			c := at.Value.(*boundConn)
+			if c.place.user != user {
+				continue
+			}
+			if n++; idle == nil && !c.place.busy {
+				idle = c
+			}
+		}
+	}
+	return n, idle
 }
 
 // note notes whether a connection is idle.

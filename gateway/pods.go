@@ -75,7 +75,7 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	handler := p.Router.Lookup(space)
 	if handler == nil {
-		noSuchSpace(w, r)
+		noSuchSpace(w)
 		return
 	}
 	handler = p.Router.limited(space, addr.Addr().String(), p.Router.Meter, p.recorded(space, handler))

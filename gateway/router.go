@@ -70,25 +70,25 @@ type Router struct {
 // ServeHTTP implements [http.Handler].
 func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
-		closeAfter(w, r)
+		closeAfter(w)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok"))
 		return
 	}
 	named, err := g.spaceOfHost(r)
 	if err != nil {
-		refuseHost(w, r, err)
+		refuseHost(w, err)
 		return
 	}
 	r, who, err := g.identify(r)
 	if err != nil {
-		refuseIdentity(w, r, err)
+		refuseIdentity(w, err)
 		return
 	}
 	path := r.URL.EscapedPath()
 	target, err := resolve.Resolve(path, cmp.Or(named, g.own(path, r, who)), g.DefaultTenant)
 	if err != nil {
-		refusePath(w, r, err, who == nil && r.Header.Get("Authorization") != "")
+		refusePath(w, err, who == nil && r.Header.Get("Authorization") != "")
 		return
 	}
 	r = inside(r, target.Path)
@@ -107,7 +107,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case who == nil && g.Verify != nil:
 		verified, ok, err := g.Verify(target.Space, r)
 		if err != nil || !ok {
-			refuseStranger(w, r, err)
+			refuseStranger(w, err)
 			return
 		}
 		r = verified
@@ -119,11 +119,11 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *Router) serve(target resolve.Target, w http.ResponseWriter, r *http.Request, limited func(http.Handler) http.Handler) {
 	handler := g.Lookup(target.Space)
 	if handler == nil {
-		noSuchSpace(w, r)
+		noSuchSpace(w)
 		return
 	}
 	if target.Tenant != "" && g.tenantOf(target.Space) != target.Tenant {
-		refuse(w, r, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
+		refuse(w, http.StatusNotFound, fmt.Sprintf("the space %s does not belong to a tenant of its name, so that it has no full path; use %s", target.Space, Path(target.Space)))
 		return
 	}
 	handler = limited(g.audited(g.tenantOf(target.Space), target.Space, tenantfields.Wrap(target, handler)))
@@ -201,12 +201,7 @@ func (g *Router) userOf(r *http.Request) string {
 
 // closeAfter closes the connection after a response that needs no credential. Such a connection must not keep the place
 // of others, and no limit applies to its requests, whereas TLS handshakes are limited.
-// By HTTP/2, many requests may come at once: a few get a response.
-func closeAfter(w http.ResponseWriter, r *http.Request) {
-	// Only requests that came before the first response was sent can be more.
-	if c := connOf(r); c != nil && r.ProtoMajor == 2 && c.last.Add(1) > maxLast {
-		panic(http.ErrAbortHandler)
-	}
+func closeAfter(w http.ResponseWriter) {
 	deadline := time.Now().Add(strangerTimeout)
 	answer := http.NewResponseController(w)
 	_, _ = answer.SetReadDeadline(deadline), answer.SetWriteDeadline(deadline) // fails in tests, where it may not be a connection
@@ -215,8 +210,8 @@ func closeAfter(w http.ResponseWriter, r *http.Request) {
 
 // refuseStranger responds to a client without a credential of the space. The response is the same whether the space
 // exists, sleeps, or fails.
-func refuseStranger(w http.ResponseWriter, r *http.Request, err error) {
-	closeAfter(w, r)
+func refuseStranger(w http.ResponseWriter, err error) {
+	closeAfter(w)
 	if err != nil {
 		httpstatus.Write(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error()+"; try again later", time.Second)
 		return
@@ -226,25 +221,25 @@ func refuseStranger(w http.ResponseWriter, r *http.Request, err error) {
 
 // refusePath responds to a request whose path leads to no space. Clients with a credential that nobody knows, or knows any more, hear that,
 // so that they get another one.
-func refusePath(w http.ResponseWriter, r *http.Request, err error, stranger bool) {
+func refusePath(w http.ResponseWriter, err error, stranger bool) {
 	code := http.StatusBadRequest
 	if unresolved := (*resolve.Error)(nil); errors.As(err, &unresolved) {
 		code = unresolved.Code
 	}
 	if stranger && code == http.StatusNotFound {
-		refuseStranger(w, r, nil)
+		refuseStranger(w, nil)
 		return
 	}
-	refuse(w, r, code, err.Error())
+	refuse(w, code, err.Error())
 }
 
-func noSuchSpace(w http.ResponseWriter, r *http.Request) {
-	refuse(w, r, http.StatusNotFound, "the space does not exist here; check the server URL in your kubeconfig")
+func noSuchSpace(w http.ResponseWriter) {
+	refuse(w, http.StatusNotFound, "the space does not exist here; check the server URL in your kubeconfig")
 }
 
 // refuse responds in a form that kubectl prints.
-func refuse(w http.ResponseWriter, r *http.Request, code int, message string) {
-	closeAfter(w, r)
+func refuse(w http.ResponseWriter, code int, message string) {
+	closeAfter(w)
 	reason := metav1.StatusReasonBadRequest
 	if code == http.StatusNotFound {
 		reason = metav1.StatusReasonNotFound

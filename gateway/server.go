@@ -65,7 +65,7 @@ func ServeBounded(listener net.Listener, bounds Connections, certificate Certifi
 		endHandshake(conn, state)
 		noteIdle(conn, state)
 	}
-	return s.serve(newHandshakes(bounds.bound(listener), addressOf))
+	return s.serve(bounds.bound(newHandshakes(listener, addressOf))) // so that to close a connection ends its handshake
 }
 
 func newServer(certificate Certificate, handler http.Handler, logger logr.Logger) *Server {
@@ -92,7 +92,7 @@ func newServer(certificate Certificate, handler http.Handler, logger logr.Logger
 	}
 }
 
-func (s *Server) serve(listener *handshakes) *Server {
+func (s *Server) serve(listener net.Listener) *Server {
 	go func() {
 		defer close(s.done)
 		if err := s.http.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {

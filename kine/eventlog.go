@@ -50,7 +50,7 @@ func (l *eventLog) CurrentRevision(context.Context) (int64, error) {
 
 // List reads the newest version, at a revision (0 means now), of a key, or of the keys from key to end.
 func (l *eventLog) List(ctx context.Context, key, end string, limit, revision int64, includeDeletes, keysOnly bool) (int64, kineserver.Events, error) {
-	leave, err := l.enterList(ctx)
+	leave, err := l.enterList(ctx, hub.FlowOf(ctx) != nil && !hub.AsksRevision(end, limit))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -72,11 +72,11 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 	return rev, events, err
 }
 
-// enterList waits for a free reader of a list, until ctx ends. The turn of a watch's request is over when its response begins. So what the
+// enterList waits for a free reader of a list, and for a turn if the list needs one, until ctx ends. The turn of a watch's request is over when its response begins. So what the
 // watch begins with takes turns of its own; many watches at once would otherwise be in front of all other tenants.
-func (l *eventLog) enterList(ctx context.Context) (leave func(), err error) {
+func (l *eventLog) enterList(ctx context.Context, byTurns bool) (leave func(), err error) {
 	release := func() {}
-	if hub.FlowOf(ctx) != nil {
+	if byTurns {
 		if release, err = bounds.WorkOf(ctx).Turn(ctx); err != nil {
 			return nil, err
 		}

@@ -236,10 +236,13 @@ func FlowOf(ctx context.Context) *Flow {
 // errFlow means that a list did not fit into the budget of its watch. It is read again when it fits.
 var errFlow = errors.New("the space's budget for watches is used up")
 
-// Taken records that the list with which a watch begins is delivered to the flow, or returns errFlow. A list with a
-// limit of one is not recorded, because it only asks for the store's revision.
+// AsksRevision tells whether a list has a limit of one, and so only asks for the store's revision. kine asks for one more than its client.
+func AsksRevision(end string, limit int64) bool { return end != "" && limit <= 2 }
+
+// Taken records that the list with which a watch begins is delivered to the flow, or returns errFlow. A list that only asks for the store's
+// revision is not recorded.
 func (f *Flow) Taken(events kineserver.Events, end string, limit int64) error {
-	if f == nil || end != "" && limit <= 2 { // kine asks for one more than its client
+	if f == nil || AsksRevision(end, limit) {
 		return nil
 	}
 	if end != "" && int64(len(events)) == limit {

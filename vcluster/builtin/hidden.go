@@ -104,7 +104,7 @@ func newTenantCore(server *genericapiserver.GenericAPIServer) (*tenantCore, erro
 // serve returns a handler of built-in APIs for a tenant's space; next is that of all.
 func (c *tenantCore) serve(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && strings.TrimSuffix(r.URL.Path, "/") == corePath {
+		if r.Method == http.MethodGet && strings.TrimRight(r.URL.Path, "/") == corePath {
 			c.resources.ServeHTTP(w, r)
 			return
 		}

@@ -51,14 +51,17 @@ func AccountMemory(a *bounds.Account, isLong apirequest.LongRunningRequestCheck,
 }
 
 // usualHeader is the most bytes of a header that are not accounted: those of usual clients are part of what a request takes anyway.
-const usualHeader = 4 << 10
+const usualHeader = 8 << 10
 
-// headerBytes is how long the header of a request is. A watch keeps it until it ends.
+// headerField is what a field of a header takes besides its name and value, in bytes.
+const headerField = 200
+
+// headerBytes is how much memory the header of a request takes. A watch keeps it until it ends.
 func headerBytes(r *http.Request) int64 {
-	n := len(r.RequestURI)
+	n := len(r.RequestURI) + len(r.Host)
 	for name, values := range r.Header {
 		for _, value := range values {
-			n += len(name) + len(value)
+			n += headerField + len(name) + len(value)
 		}
 	}
 	return int64(n)
