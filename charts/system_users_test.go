@@ -31,7 +31,7 @@ func TestBerthImpersonatesOnlyWhomTheChartNames(t *testing.T) {
 		want   []rbacv1.PolicyRule
 	}{
 		"the default":       {nil, nil},
-		"lists of none":     {[]string{"clients.systemUsers={}", "clients.systemGroups=null"}, nil},
+		"lists of none":     {[]string{"clients.systemUsers=null", "clients.systemGroups=null"}, nil},
 		"a user":            {[]string{"clients.systemUsers={olga}"}, []rbacv1.PolicyRule{rule("users", "olga")}},
 		"users with groups": {[]string{"clients.systemUsers={olga,*@example.com}", "clients.systemGroups={operators}"}, []rbacv1.PolicyRule{rule("users", "olga", "*@example.com"), rule("groups", "operators")}},
 	} {

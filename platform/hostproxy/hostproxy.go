@@ -75,6 +75,9 @@ func New(host *rest.Config, logger logr.Logger) (http.Handler, error) {
 			httpstatus.Unauthorized(w)
 		case err != nil:
 			forbid(w, err)
+		case impersonates(r.Header):
+			// To ignore it would do with all rights of the user what the user wants to do with those of another one.
+			forbid(w, errors.New("users of the tenant system can't impersonate others on the host; remove the impersonation, or use the host itself"))
 		case hasDots(r.URL.Path):
 			httpstatus.Write(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the path has a segment of dots; write the path without it", 0)
 		default:
@@ -114,11 +117,24 @@ func hasDots(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
+// impersonation begins the names of the headers by which clients impersonate others.
+const impersonation = "impersonate-"
+
+// impersonates reports whether a client asks to act as somebody else.
+func impersonates(header http.Header) bool {
+	for name := range header {
+		if strings.HasPrefix(strings.ToLower(name), impersonation) {
+			return true
+		}
+	}
+	return false
+}
+
 // removeClaims removes what a client says of who it is, in any form that API servers, or proxies before them, understand.
 func removeClaims(header http.Header) {
 	for name := range header {
 		lower := strings.ToLower(name)
-		if lower == "authorization" || lower == "cookie" || strings.HasPrefix(lower, "impersonate-") || strings.HasPrefix(lower, "x-remote-") {
+		if lower == "authorization" || lower == "cookie" || strings.HasPrefix(lower, impersonation) || strings.HasPrefix(lower, "x-remote-") {
 			delete(header, name)
 		}
 	}
