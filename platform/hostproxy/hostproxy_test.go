@@ -233,11 +233,12 @@ func TestRequestsToTheHostEndWithTheIdentity(t *testing.T) {
 	host := listen(t)
 	for _, path := range []string{"/api/v1/pods?watch=true", "/api/v1/namespaces/n/pods/p/exec"} {
 		url, end := serve(t, host.config(), operator())
-		upgrade := ""
-		if strings.HasSuffix(path, "exec") {
-			upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+		upgrade := strings.HasSuffix(path, "exec")
+		header := "Connection: close\r\n" // a watch may end in order, which leaves other connections open
+		if upgrade {
+			header = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
 		}
-		conn, read := open(t, url, path, upgrade)
+		conn, read := open(t, url, path, header)
 		defer func() { _ = conn.Close() }()
 		await := func(want string) {
 			for line := ""; line != want; {
@@ -248,7 +249,7 @@ func TestRequestsToTheHostEndWithTheIdentity(t *testing.T) {
 			}
 		}
 		await("\r\n") // the end of the headers
-		if upgrade != "" {
+		if upgrade {
 			_, _ = io.WriteString(conn, "hello\n")
 			await("echo hello\n")
 		} else {
