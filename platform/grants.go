@@ -65,7 +65,7 @@ func (p *Platform) grantedIn(space, tenant string) []*access.Set {
 // givesAccess implements [gateway.Router.GivesAccess].
 func (p *Platform) givesAccess(ctx context.Context, space string, visitor *identity.Identity) bool {
 	if space == gateway.SystemSpace {
-		return p.host.Handler() != nil && p.hostGrants.Accepts(visitor, time.Now())
+		return p.config.Host.Embedded && p.hostGrants.Accepts(visitor, time.Now())
 	}
 	return p.manager.GivesAccess(ctx, space, visitor)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostproxy"
 	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -38,16 +39,19 @@ type HostConfig struct {
 // hostCluster is the cluster that the spaces share.
 type hostCluster interface {
 	Config() *rest.Config
-	Handler() http.Handler // nil if the cluster serves itself
+	Handler() http.Handler // of its API; that of an existing cluster serves users of the tenant system only
 	Done() <-chan struct{} // never closed for an existing cluster
 	Err() error
 }
 
 // remoteHost is an existing cluster.
-type remoteHost struct{ config *rest.Config }
+type remoteHost struct {
+	config  *rest.Config
+	handler http.Handler
+}
 
 func (h *remoteHost) Config() *rest.Config  { return h.config }
-func (h *remoteHost) Handler() http.Handler { return nil }
+func (h *remoteHost) Handler() http.Handler { return h.handler }
 func (h *remoteHost) Done() <-chan struct{} { return nil }
 func (h *remoteHost) Err() error            { return nil }
 
@@ -78,7 +82,11 @@ func (p *Platform) reachHost(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	p.host = &remoteHost{config: config}
+	handler, err := hostproxy.New(config, p.logger)
+	if err != nil {
+		return err
+	}
+	p.host = &remoteHost{config, handler}
 	p.config.Progress("The host is %s, Kubernetes %s", config.Host, version.GitVersion)
 	return nil
 }

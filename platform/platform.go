@@ -216,7 +216,7 @@ func (p *Platform) startSpaces(ctx context.Context) error {
 // Manager returns the manager of the spaces.
 func (p *Platform) Manager() *manager.Manager { return p.manager }
 
-// lookup returns the handler of the API of a space, or of an embedded host.
+// lookup returns the handler of the API of a space, or of the host.
 func (p *Platform) lookup(space string) http.Handler {
 	if space == gateway.SystemSpace {
 		return p.host.Handler()
@@ -233,10 +233,10 @@ func (p *Platform) tenantOf(space string) string {
 }
 
 // verify implements [gateway.Router.Verify]. Requests to an embedded host are not verified here: its only users are
-// admins, and its API server authenticates them.
+// admins, and its API server authenticates them. No credential that is verified here leads to another host.
 func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, error) {
-	if space == gateway.SystemSpace && p.host.Handler() != nil {
-		return r, true, nil
+	if space == gateway.SystemSpace {
+		return r, p.config.Host.Embedded, nil
 	}
 	return p.manager.Verify(space, r)
 }
