@@ -177,7 +177,9 @@ func TestHostileConnectionsWithoutAPlaceTakeNoTurn(t *testing.T) {
 	}
 	defer release()
 	bounds := Connections{Total: 100, PerClient: perClient}.bound(listener)
-	none := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("no handshake gets as far") }
+	none := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return nil, errors.New("no handshake gets as far")
+	}
 	server := newServer(none, http.NotFoundHandler(), logr.Discard())
 	server.serve(bounds)
 	defer server.Stop(t.Context())
@@ -197,7 +199,7 @@ func TestHostileConnectionsWithoutAPlaceTakeNoTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close() //nolint:errcheck // only that it stays open matters
+		defer conn.Close()
 		go func() { _ = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(t.Context()) }()
 		opened++
 		for want, end := min(opened, perClient), time.Now().Add(30*time.Second); waiting() != want; time.Sleep(time.Millisecond) {
