@@ -199,7 +199,7 @@ func Table() [quantities]Bound {
 			"the size of a pod template as JSON, about: controllers hold hundreds of its pods at once",
 			"put long texts into a ConfigMap, and mount it"},
 		SelectorTerms: {"selector-terms", PerObject, "terms", 500,
-			"labels, expressions, and values in a label selector, which controllers may match with each pod, or in the selectors of a request about access",
+			"labels, expressions, and values in a label selector, which controllers may match with each pod, or in the selectors of a request",
 			"use fewer of them"},
 		WorkloadSelectorBytes: {"workload-selector-bytes", PerObject, "bytes", 2048,
 			"the labels, expressions, and values in the selector of a workload or a PodDisruptionBudget, with 16 for each: controllers parse the selectors of a whole namespace when a pod or a ReplicaSet changes",

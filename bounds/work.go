@@ -6,6 +6,7 @@ package bounds
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Work is all that is under way for one request. It may take longer than the request: when a deadline has passed, an API
@@ -19,6 +20,7 @@ type Work struct {
 	// promised to the work, see [Account.Promise]
 	promised map[Quantity]int64
 	turn     func(ctx context.Context) (release func(), err error)
+	charge   func(time.Duration)
 }
 
 // Begin notes that a part of the work begins, and reports whether it may: not if all parts before it have ended. If so,
@@ -60,8 +62,18 @@ func (w *Work) AtEnd(f func()) {
 	w.atEnd = append(w.atEnd, f)
 }
 
-// ByTurns has parts of the work wait for their turns; see [Work.Turn]. It must be called before the work begins, and not of a nil Work.
-func (w *Work) ByTurns(turn func(ctx context.Context) (release func(), err error)) { w.turn = turn }
+// ByTurns has parts of the work wait for their turns, and what takes no turn charged; see [Work.Turn] and [Work.Charge]. It must be called
+// before the work begins, and not of a nil Work.
+func (w *Work) ByTurns(turn func(ctx context.Context) (release func(), err error), charge func(time.Duration)) {
+	w.turn, w.charge = turn, charge
+}
+
+// Charge counts what a processor did for the work outside of turns.
+func (w *Work) Charge(d time.Duration) {
+	if w != nil && w.charge != nil {
+		w.charge(d)
+	}
+}
 
 // Turn waits, until ctx ends, for the turn of a part that the request's own turn does not cover, such as to read what a watch begins with.
 // If there is no error, release must be called at the end of the part.

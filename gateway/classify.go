@@ -35,7 +35,7 @@ const (
 	readCost  = 4
 	// While one part of a long response is written, the next ones are encoded.
 	partCost = readCost
-	// watchByte is what it takes to decode and encode a byte of an object for a watch, as measured with ConfigMaps of 1.5 KB.
+	// watchByte is what it takes to encode a byte of an object for a watch or a list, as measured with ConfigMaps of 1.5 KB.
 	watchByte = 40 * time.Nanosecond
 
 	listLease  = time.Second

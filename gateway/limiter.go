@@ -108,7 +108,8 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 			return
 		}
 		work := &bounds.Work{}
-		work.ByTurns(func(ctx context.Context) (func(), error) { return l.readTurn(ctx, who) })
+		charge := func(d time.Duration) { l.others.pace.chargeIfSlow(who.tenant, d) }
+		work.ByTurns(func(ctx context.Context) (func(), error) { return l.readTurn(ctx, who) }, charge)
 		work.Begin()
 		work.AtEnd(end) // what the handler leaves running counts
 		defer work.Done()
@@ -122,8 +123,8 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 		parts := &partsWriter{ResponseWriter: w, ctx: r.Context(), long: k.long, turn: func(ctx context.Context) (func(), error) {
 			return l.others.take(ctx, who, partCost)
 		}, busy: l.busy(who.tenant)}
-		if k.watch {
-			parts.sent = func(bytes int) { l.others.pace.chargeIfSlow(who.tenant, time.Duration(bytes)*watchByte) }
+		if k.watch || k.list {
+			parts.sent = func(bytes int) { charge(time.Duration(bytes) * watchByte) }
 		}
 		parts.end = func() {
 			parts.over.Store(true)

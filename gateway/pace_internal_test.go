@@ -445,6 +445,41 @@ func TestHostileBytesOfWatchesAreCharged(t *testing.T) {
 	})
 }
 
+// L1: a list whose client doesn't read keeps its turn for a moment only: many tenants with such clients would have all turns.
+func TestHostileUnreadListsKeepNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(LimiterConfig{})
+		unread, served := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(served)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods", http.NoBody)
+			list := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("items")) }
+			l.limit("a", "", nil, http.HandlerFunc(list)).ServeHTTP(stuckRecorder{flushRecorder{httptest.NewRecorder()}, unread}, r)
+		}()
+		<-time.After(2 * unreadLease)
+		l.lists.mu.Lock()
+		used := l.lists.used
+		l.lists.mu.Unlock()
+		if used != 0 {
+			t.Errorf("after %s it still has its turn", 2*unreadLease)
+		}
+		close(unread)
+		<-served
+	})
+}
+
+// stuckRecorder is a writer whose client doesn't read.
+type stuckRecorder struct {
+	flushRecorder
+
+	read <-chan struct{}
+}
+
+func (r stuckRecorder) Write(part []byte) (int, error) {
+	<-r.read
+	return r.flushRecorder.Write(part)
+}
+
 // flushRecorder is a writer as servers have them.
 type flushRecorder struct{ *httptest.ResponseRecorder }
 

@@ -17,6 +17,9 @@ const (
 	// partLease is the maximum time for which a part of a response counts as being written. After that, it waits for
 	// its client.
 	partLease = 10 * time.Millisecond
+	// unreadLease is how long the turn of a request lasts while a client doesn't read its response. It is longer than what a processor that
+	// is busy takes to write a part.
+	unreadLease = 25 * time.Millisecond
 	// partWait is how long a part waits for its turn. After that, it is written anyway, because the wait can't be
 	// canceled when a request is ended, for example because its space goes to sleep or its client is slow.
 	partWait = time.Second
@@ -53,6 +56,9 @@ func (w *partsWriter) WriteHeader(code int) {
 func (w *partsWriter) Write(part []byte) (int, error) {
 	w.point.Pass()
 	if !w.over.Load() {
+		if w.end != nil {
+			defer safego.AfterFunc(unreadLease, "end a turn", w.end).Stop()
+		}
 		return w.ResponseWriter.Write(part)
 	}
 	end, err := beginPart(w.ctx, w.turn, partLease)

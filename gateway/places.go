@@ -37,6 +37,7 @@ type place struct {
 	holder *holder
 	user   uint8 // of a tenant
 	busy   bool
+	quiet  bool // a stranger's, without a request: the client has reset it
 	at     *list.Element
 }
 
@@ -114,9 +115,11 @@ func (p *places) hold(c *boundConn, who flow) (closing *boundConn, err error) {
 
 // move gives a connection of a stranger, or of another tenant, to a user.
 func (p *places) move(c *boundConn, who flow) {
+	quiet := c.place.quiet
 	p.remove(c)
 	p.add(c, who.tenant, false)
 	c.place.user = who.user
+	p.setIdle(c, quiet)
 }
 
 // of returns how many connections a user has, and which of them has been idle for longest; nil if all are busy.
@@ -139,7 +142,16 @@ func (h *holder) of(user uint8) (n int, idle *boundConn) {
 func (p *places) note(c *boundConn, idle bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h := c.place.holder; h != nil && !h.stranger && c.place.busy == idle {
+	p.setIdle(c, idle)
+}
+
+func (p *places) setIdle(c *boundConn, idle bool) {
+	h := c.place.holder
+	switch {
+	case h == nil:
+	case h.stranger:
+		c.place.quiet = idle
+	case c.place.busy == idle:
 		h.list(c.place.busy).Remove(c.place.at)
 		c.place.busy, c.place.at = !idle, h.list(!idle).PushBack(c)
 	}

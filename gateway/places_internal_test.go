@@ -163,6 +163,22 @@ func TestHostileAUserLeavesOthersOfTheTenantConnections(t *testing.T) {
 	}
 }
 
+// L3: a client that resets its request before it is known whose that is has an idle connection.
+func TestHostileResetsKeepNoConnectionBusy(t *testing.T) {
+	p := newPlaces(Connections{Total: 100, PerClient: 16})
+	c := &boundConn{places: p}
+	p.take(c, "address")
+	p.note(c, false)
+	p.note(c, true)
+	if _, err := p.hold(c, flow{"solar", 1}); err != nil || c.place.busy {
+		t.Errorf("it is busy: %t, %v", c.place.busy, err)
+	}
+	p.note(c, false)
+	if !c.place.busy {
+		t.Error("with another request it is idle")
+	}
+}
+
 // S7, L3: a connection that loses its place ends its handshake, too, and no longer waits for a turn in front of others.
 func TestHostileConnectionsWithoutAPlaceTakeNoTurn(t *testing.T) {
 	const perClient, attacks = 4, 20

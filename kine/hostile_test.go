@@ -303,7 +303,7 @@ func TestHostileListsOfWatchesTakeTurns(t *testing.T) {
 		asked <- struct{}{}
 		turn <- struct{}{}
 		return func() { <-turn }, nil
-	})
+	}, nil)
 	ctx := bounds.WithWork(t.Context(), work)
 	list := func(ctx context.Context) error {
 		resp, err := s.Client().KV.Get(ctx, "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))

@@ -79,7 +79,7 @@ func genericConfig(
 		api = requests.AccountMemory(store.Account, c.LongRunningFunc, api)
 		api = requests.CountWork(gate.Abort, c.RequestTimeout, c.LongRunningFunc, api)
 		api = gate.EndLongRunning(c.LongRunningFunc, tenant.EndRevoked(c.LongRunningFunc, api))
-		return requests.BoundIdentities(genericapiserver.DefaultBuildHandlerChain(api, c))
+		return requests.BoundSelectors(requests.BoundIdentities(genericapiserver.DefaultBuildHandlerChain(api, c)))
 	}
 
 	storage, err := storageFactory(c, o.Etcd)

@@ -5,10 +5,13 @@ package storage
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apiserver/pkg/storage/value"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/yield"
+	"github.com/berth-dev/berth/kine/hub"
 )
 
 // yielding lets other goroutines run while many objects are decoded: a request of another space would wait for 10 ms behind
@@ -18,8 +21,18 @@ type yielding struct {
 	point yield.Point
 }
 
-// TransformFromStorage implements [value.Transformer].
+const (
+	// It takes decodeObject and decodeByte for each byte to decode an object for a watch and to compare it with its selectors.
+	decodeObject = 10 * time.Microsecond
+	decodeByte   = 5 * time.Nanosecond
+)
+
+// TransformFromStorage implements [value.Transformer]. Each watch decodes each object, also those that it does not send, when the turn of
+// its request is over.
 func (y *yielding) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
 	y.point.Pass()
+	if hub.FlowOf(ctx) != nil {
+		bounds.WorkOf(ctx).Charge(decodeObject + time.Duration(len(data))*decodeByte)
+	}
 	return y.Transformer.TransformFromStorage(ctx, data, dataCtx)
 }
