@@ -48,6 +48,9 @@ type attacked struct {
 // startAttacked starts a process that is attacked, until the test ends.
 func startAttacked(t *testing.T) *attacked {
 	t.Helper()
+	if underRace {
+		t.Skip("the race detector takes many times the memory that this test bounds")
+	}
 	dir := t.TempDir()
 	ca, err := pki.OpenCA(filepath.Join(dir, "ca"), "clients")
 	if err != nil {
