@@ -23,9 +23,6 @@ import (
 	"github.com/berth-dev/berth/gateway"
 )
 
-// underRace is set if the race detector is on.
-var underRace bool
-
 const testTimeout = 30 * time.Second
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }

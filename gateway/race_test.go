@@ -5,4 +5,5 @@
 
 package gateway_test
 
-func init() { underRace = true }
+// underRace tells whether the race detector is on.
+const underRace = true
