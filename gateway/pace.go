@@ -67,8 +67,8 @@ type paced struct {
 	asked time.Time     // its last request
 	work  time.Duration // charged work that is not yet paid for by time
 	at    time.Time     // the time at which work was computed
-	// units is how many units the tenant may have at once, however much room there is. It rises while the tenant wants more, and falls while
-	// it does not, so that one that begins to flood does not have everything until the pace has fallen.
+	// units is how many units the tenant may have at once, however many the pace allows. It rises while the tenant wants more, and falls
+	// while it does not, so that one that begins to flood does not have everything until the pace has fallen.
 	units  float64
 	wanted bool // the tenant had to wait for more since its units were adjusted
 }
