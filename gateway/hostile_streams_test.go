@@ -166,3 +166,27 @@ func TestHostileConnectionsThatAreAllInUseAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// L3: a header of many short fields takes many times the memory of its characters. It is refused, and the connection ends.
+func TestHostileHeadersOfManyFieldsAreRefused(t *testing.T) {
+	address := serveIdentities(t, gateway.DefaultConnections(), nil, ok)
+	for fields, want := range map[int]int{150: http.StatusOK, 201: http.StatusRequestHeaderFieldsTooLarge} {
+		conn := secure(t, address, "http/1.1")
+		_, _ = fmt.Fprintf(conn, "GET /api HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer solar\r\n%s\r\n", strings.Repeat("X-Short:\r\n", fields))
+		resp, err := readResponse(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with %d fields and more: %d, want %d: %s", fields, resp.StatusCode, want, body)
+		}
+		if want != http.StatusOK {
+			if !strings.Contains(string(body), "may have 200; send fewer") {
+				t.Errorf("it says %s", body)
+			}
+			closed(t, "after too many fields", conn)
+		}
+	}
+}
