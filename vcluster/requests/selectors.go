@@ -4,6 +4,7 @@
 package requests
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -38,7 +39,7 @@ func checkSelectors(r *http.Request) error {
 	for _, name := range []string{"labelSelector", "fieldSelector"} {
 		for _, selector := range query[name] {
 			if err := bounds.SelectorTerms.Check(int64(1 + strings.Count(selector, ","))); err != nil {
-				return err
+				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func TestHostileLongSelectorsAreRefused(t *testing.T) {
 			if served != c.served {
 				t.Errorf("it is served: %t, want %t", served, c.served)
 			}
-			if !served && (w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "selector-terms")) {
+			if !served && (w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "Selector: 50") || !strings.Contains(w.Body.String(), "selector-terms")) {
 				t.Errorf("it gets %d: %s", w.Code, w.Body)
 			}
 		})
