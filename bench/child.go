@@ -122,6 +122,12 @@ func (c *child) rest(ctx context.Context, limit time.Duration) (f probe.Footprin
 	return f, err
 }
 
+// peak returns the largest resident set of the child since peak was called before, in MiB.
+func (c *child) peak(ctx context.Context) (mib float64, err error) {
+	err = c.call(ctx, "Peak", struct{}{}, &mib)
+	return mib, err
+}
+
 // profile takes a profile of the child.
 func (c *child) profile(ctx context.Context, args side.ProfileArgs) ([]byte, error) {
 	var path string

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,11 +17,12 @@ import (
 
 	"github.com/berth-dev/berth/bench/internal/report"
 	"github.com/berth-dev/berth/bench/internal/side"
+	"github.com/berth-dev/berth/bounds"
 )
 
 const (
 	// noisyRounds is how often the noise begins and ends.
-	noisyRounds = 3
+	noisyRounds = 8
 	// quietEvery is how often the client of a quiet space asks something. It does not wait for the answer before, so that a
 	// slow answer does not hide that the next ones would have been slow.
 	quietEvery = 200 * time.Millisecond
@@ -66,12 +68,19 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 		}
 		return errors.Join(work(), flood.call(ctx, "Stop", fmt.Sprint(round), new(struct{})))
 	}
-	var p pair
+	var p, memory pair
 	for round := range noisyRounds {
 		if err := s.quiet(ctx, side.Platform, side.Operator, side.Host); err != nil {
 			return err
 		}
+		if _, err := platform.peak(ctx); err != nil {
+			return err
+		}
 		without, err := b.quietOnce(ctx, quiet, fmt.Sprintf("without-%d", round))
+		if err != nil {
+			return err
+		}
+		mibWithout, err := platform.peak(ctx)
 		if err != nil {
 			return err
 		}
@@ -83,8 +92,14 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 		if err != nil {
 			return err
 		}
+		mibWith, err := platform.peak(ctx)
+		if err != nil {
+			return err
+		}
 		p.stock, p.berth = append(p.stock, without...), append(p.berth, with...)
-		b.say("noisy_p99_ratio: %.4g ms with noise, %.4g ms without", report.Percentile(with, 99), report.Percentile(without, 99))
+		memory.stock, memory.berth = append(memory.stock, mibWithout), append(memory.berth, mibWith)
+		b.say("noisy_p99_ratio: %.4g ms and %.0f MiB with noise, %.4g ms and %.0f MiB without",
+			report.Percentile(with, 99), mibWith, report.Percentile(without, 99), mibWithout)
 	}
 	if b.profiles != "" {
 		err := b.profileOnce(ctx, "noisy", platform, noisyRounds, func(round int) (value float64, err error) {
@@ -105,9 +120,22 @@ func measureNoisy(ctx context.Context, b *bench, s *sides) error {
 	b.report.Add("noisy_p99_ratio", "times", with/without, 1, report.AtMost(1.5))
 	b.report.Add("noisy_p99_ms", "ms", with, without, report.Target{})
 	b.report.Add("noisy_p50_ms", "ms", report.Percentile(p.berth, 50), report.Percentile(p.stock, 50), report.Target{})
+	mibWith, mibWithout := slices.Max(memory.berth), slices.Min(memory.stock)
+	b.report.Add("noisy_memory_mib", "MiB", mibWith, mibWithout, report.Target{})
+	b.report.Add("noisy_memory_growth_mib", "MiB", mibWith-mibWithout, 0, report.AtMost(floodMiB()))
+	b.report.Note("noisy_memory_…: the largest resident set of the process that serves all spaces; its target is what the limits of the noisy space allow")
 	b.report.Note("noisy_…: of %d quiet spaces with (berth) and without (stock) a noisy one, of whose requests %d were answered and %d refused",
 		b.quietSpaces, answers.Answered, answers.Refused)
 	return nil
+}
+
+// floodMiB is how much memory a tenant with one space may hold by its limits, in MiB.
+func floodMiB() float64 {
+	sum := int64(0)
+	for _, q := range []bounds.Quantity{bounds.MemoryBytes, bounds.WatchBytes, bounds.CachedBytes} {
+		sum += q.Bound().Default
+	}
+	return float64(sum) / (1 << 20)
 }
 
 // quietOnce has each client do light work for a while, and returns the milliseconds of each request.

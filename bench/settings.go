@@ -88,7 +88,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.many, "many", 10000, "how many pods to create in many spaces, and directly")
 	f.IntVar(&s.manySpaces, "many-spaces", 100, "how many spaces they are in")
 	f.IntVar(&s.quietSpaces, "quiet-spaces", 20, "how many spaces do light work beside a noisy one")
-	f.DurationVar(&s.noisyFor, "noisy-for", 15*time.Second, "how long they do that in each of 3 rounds, with noise and without")
+	f.DurationVar(&s.noisyFor, "noisy-for", 15*time.Second, "how long they do that in each of 8 rounds, with noise and without")
 	f.IntVar(&s.tenants, "tenants", 1000, "how many tenants there are in a tree")
 	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
 	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")

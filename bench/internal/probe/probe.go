@@ -9,6 +9,7 @@ package probe
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -103,6 +104,23 @@ func resident() (rssMiB float64, files int, err error) {
 		return 0, 0, fmt.Errorf("count this process's files: %w", err)
 	}
 	return float64(status.VmRSS) / (1 << 20), files, nil
+}
+
+// Peak returns the largest resident set of this process since Peak was called before, in MiB.
+func Peak() (mib float64, err error) {
+	self, err := procfs.Self()
+	if err != nil {
+		return 0, fmt.Errorf("open this process in procfs: %w", err)
+	}
+	status, err := self.NewStatus()
+	if err != nil {
+		return 0, fmt.Errorf("read this process's status: %w", err)
+	}
+	// proc_pid_clear_refs(5): 5 sets the peak to what is resident now.
+	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+		return 0, fmt.Errorf("begin a new peak of resident memory: %w", err)
+	}
+	return float64(status.VmHWM) / (1 << 20), nil
 }
 
 // CPU returns the user and system time used per second of real time, over d.

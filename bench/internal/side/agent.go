@@ -208,6 +208,12 @@ func (a *Agent) Rest(limit time.Duration, f *probe.Footprint) (err error) {
 	return err
 }
 
+// Peak returns the largest resident set of this process since Peak was called before, in MiB.
+func (a *Agent) Peak(_ struct{}, mib *float64) (err error) {
+	*mib, err = probe.Peak()
+	return err
+}
+
 // CPU measures the cores used over d.
 func (a *Agent) CPU(d time.Duration, cores *float64) (err error) {
 	*cores, err = probe.CPU(a.ctx, d)
