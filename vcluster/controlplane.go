@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/credentials"
 	"github.com/berth-dev/berth/vcluster/gate"
 	"github.com/berth-dev/berth/vcluster/loopback"
+	"github.com/berth-dev/berth/vcluster/overlay"
 	"github.com/berth-dev/berth/vcluster/pki"
 	"github.com/berth-dev/berth/vcluster/process"
 	"github.com/berth-dev/berth/vcluster/storage"
@@ -106,6 +107,13 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	p.store.Tenant = p.config.Access
 	if p.config.Quota != nil {
 		p.store.Quota = &storage.Quota{Gate: p.config.Quota, Usage: usage.New(p.config.HostLimits, clock.RealClock{})}
+	}
+	if p.config.Definitions != nil {
+		p.store.Shared = overlay.New(p.config.Definitions, p.store.Client.Kubernetes, p.config.Account)
+		if err := p.store.Shared.Load(ctx); err != nil {
+			return err
+		}
+		safego.Go(&p.background, "follow shared definitions", func() { p.store.Shared.Run(p.stopping) }, p.fail)
 	}
 	p.tenant = tenancy.New(p.config.Access, p.config.Granted, p.config.AfterRBAC)
 	if err := ctx.Err(); err != nil {

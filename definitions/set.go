@@ -1,0 +1,117 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package definitions
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// Set is what one space has of the definitions that the platform shares, and its policy. It doesn't change. A nil Set is empty.
+type Set struct {
+	policy  Policy
+	shared  map[string]*Shared
+	version string
+}
+
+// NewSet returns the set of a space. Each definition is as [Serve] returns it. Those that are neither forced nor in range are left out.
+func NewSet(policy Policy, shared ...*Shared) *Set {
+	s := &Set{policy: policy, shared: map[string]*Shared{}}
+	for _, one := range shared {
+		if one.Forced || one.InRange {
+			s.shared[one.CRD.Name] = one
+		}
+	}
+	if len(s.shared) == 0 {
+		return s
+	}
+	hash := sha256.New()
+	_, _ = fmt.Fprintf(hash, "%q\n", policy)
+	for _, name := range s.Names() {
+		one := s.shared[name]
+		_, _ = fmt.Fprintf(hash, "%q %q %q %t %t %q\n", name, one.CRD.UID, one.CRD.ResourceVersion, one.Forced, one.InRange, one.CRD.Annotations[AnnotationShare])
+	}
+	s.version = hex.EncodeToString(hash.Sum(nil))
+	return s
+}
+
+// Names are those of the shared definitions, sorted.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.shared))
+}
+
+// Of returns the shared definition of a name; nil if there is none.
+func (s *Set) Of(name string) *Shared {
+	if s == nil {
+		return nil
+	}
+	return s.shared[name]
+}
+
+// Policy returns the policy of the space.
+func (s *Set) Policy() Policy {
+	if s == nil || s.policy == "" {
+		return LocalCRDFirst
+	}
+	return s.policy
+}
+
+// Version is the same for sets by which the same definitions are in force. It is empty if nothing is shared.
+func (s *Set) Version() string {
+	if s == nil {
+		return ""
+	}
+	return s.version
+}
+
+// Match returns which definition of a name is in force in the space. local is its own; nil if it has none.
+func (s *Set) Match(name string, local *apiextensionsv1.CustomResourceDefinition) Match {
+	return GetMatchingCRD(local, s.Of(name), s.Policy())
+}
+
+// With returns which definition of a name is in force if the space has one of its own.
+func (s *Set) With(name string) Match {
+	return s.Match(name, &apiextensionsv1.CustomResourceDefinition{})
+}
+
+// Without returns which definition of a name is in force if the space has none of its own.
+func (s *Set) Without(name string) Match { return s.Match(name, nil) }
+
+// Source has the current set of a space. It may be set while the space sleeps. It is safe for concurrent use.
+type Source struct {
+	mu      sync.Mutex
+	set     *Set
+	changed chan struct{}
+}
+
+// Watch returns the current set, and a channel that is closed when Set replaces it. Nothing has to be released.
+func (s *Source) Watch() (*Set, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.set, s.changed
+}
+
+// Set replaces the set.
+func (s *Source) Set(set *Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same := s.set.Version() == set.Version()
+	s.set = set
+	if s.changed != nil && !same {
+		close(s.changed)
+		s.changed = nil
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package definitions
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// AnnotationShare marks a definition in a space as one that the platform shares. Its value is the name of the CRDShare.
+const AnnotationShare = "berth.dev/crd-share"
+
+// sharedUID begins the UID of a definition that is shared. API servers make UIDs of hexadecimal digits and hyphens, so no definition of
+// a space has one.
+const sharedUID = "berth-shared-"
+
+// IsShared reports whether a definition, as a space's API server serves it, is one that the platform shares. A tenant can't make one
+// that is: UIDs can't be chosen.
+func IsShared(crd metav1.Object) bool { return strings.HasPrefix(string(crd.GetUID()), sharedUID) }
+
+// ErrUnsupported means that a definition can't be shared.
+var ErrUnsupported = errors.New("can't be shared")
+
+// Serve returns a definition of the host as spaces serve it: without what concerns the host, and marked by share, which is the name of
+// the CRDShare. One copy is for all spaces.
+//
+// Its resource version is that of the host, with a leading zero. So it differs from each resource version of a space, and an informer
+// of a space can tell one definition from another.
+func Serve(host *apiextensionsv1.CustomResourceDefinition, share string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	if c := host.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+		return nil, fmt.Errorf("%s: %w: spec.conversion.strategy is Webhook; share a definition whose strategy is None", host.Name, ErrUnsupported)
+	}
+	if host.Spec.PreserveUnknownFields {
+		return nil, fmt.Errorf("%s: %w: spec.preserveUnknownFields is true; give the definition a structural schema", host.Name, ErrUnsupported)
+	}
+	if !established(host) {
+		return nil, fmt.Errorf("%s: %w: the host doesn't serve it yet; see its status.conditions", host.Name, ErrUnsupported)
+	}
+	served := host.DeepCopy()
+	served.ObjectMeta = metav1.ObjectMeta{
+		Name: host.Name, UID: types.UID(sharedUID + string(host.UID)), ResourceVersion: "0" + host.ResourceVersion, Generation: host.Generation,
+		CreationTimestamp: host.CreationTimestamp, Labels: host.DeepCopy().Labels, Annotations: map[string]string{AnnotationShare: share},
+	}
+	for key, value := range host.Annotations {
+		if key != AnnotationShare && key != corev1.LastAppliedConfigAnnotation {
+			served.Annotations[key] = value
+		}
+	}
+	return served, nil
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	if crd.DeletionTimestamp != nil {
+		return false
+	}
+	for _, c := range crd.Status.Conditions {
+		if c.Type == apiextensionsv1.Established {
+			return c.Status == apiextensionsv1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,272 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/definitions"
+)
+
+// Definitions returns the storage of definitions, of which next has those of the space.
+func (s *Space) Definitions(next storage.Interface) storage.Interface {
+	return &definitionStorage{Interface: next, space: s}
+}
+
+// definitionStorage shows the definitions that are in force.
+type definitionStorage struct {
+	storage.Interface
+	space *Space
+}
+
+// Get implements [storage.Interface].
+func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	set, since := d.space.current()
+	name := path.Base(key)
+	if set.With(name).Shared {
+		return d.serve(ctx, set.Of(name), since, out)
+	}
+	err := d.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: opts.ResourceVersion}, out)
+	switch {
+	case !storage.IsNotFound(err):
+		return err
+	case set.Without(name).Shared:
+		return d.serve(ctx, set.Of(name), since, out)
+	case opts.IgnoreNotFound:
+		return d.Interface.Get(ctx, key, opts, out)
+	}
+	return err
+}
+
+// serve writes a shared definition to out.
+func (d *definitionStorage) serve(ctx context.Context, shared *definitions.Shared, since int64, out runtime.Object) error {
+	to, ok := out.(*apiextensions.CustomResourceDefinition)
+	if !ok {
+		return storage.NewInternalError(fmt.Errorf("unexpected type %T of a definition", out))
+	}
+	if r := bounds.ReservationOf(ctx); r != nil {
+		if err := r.Grow(2 * sizeOf(shared)); err != nil { // it is converted, and converted again to be encoded
+			return refused(err, shared.CRD.Name)
+		}
+	}
+	converted, err := internal(shared.CRD, since)
+	if err != nil {
+		return storage.NewInternalError(err)
+	}
+	*to = *converted
+	return nil
+}
+
+// internal returns a copy of a shared definition in the form that the storage has.
+func internal(crd *apiextensionsv1.CustomResourceDefinition, since int64) (*apiextensions.CustomResourceDefinition, error) {
+	converted := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), converted, nil); err != nil {
+		return nil, fmt.Errorf("convert the shared definition %s: %w", crd.Name, err)
+	}
+	converted.ResourceVersion = strconv.FormatInt(since, 10)
+	return converted, nil
+}
+
+// GetList implements [storage.Interface].
+func (d *definitionStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
+	list, ok := out.(*apiextensions.CustomResourceDefinitionList)
+	if !ok {
+		return storage.NewInternalError(fmt.Errorf("unexpected type %T of a list of definitions", out))
+	}
+	for {
+		set, since := d.space.current()
+		if err := continues(opts, since); err != nil {
+			return err
+		}
+		if err := d.Interface.GetList(ctx, key, opts, list); err != nil {
+			return err
+		}
+		if now, revision := d.space.current(); now != set || revision != since {
+			*list = apiextensions.CustomResourceDefinitionList{}
+			continue // the list must not be as new as the change, and lack it
+		}
+		return d.merge(ctx, key, set, since, opts, list)
+	}
+}
+
+// continues refuses a further page of a list that is older than what is in force.
+func continues(opts storage.ListOptions, since int64) error {
+	if opts.Predicate.Continue == "" {
+		return nil
+	}
+	if _, revision, err := storage.DecodeContinue(opts.Predicate.Continue, "/"); err == nil && revision > 0 && revision < since {
+		return errExpired()
+	}
+	return nil // what is wrong with the token, the storage says
+}
+
+// merge lays the shared definitions over a page of the space's.
+func (d *definitionStorage) merge(
+	ctx context.Context, key string, set *definitions.Set, since int64, opts storage.ListOptions, list *apiextensions.CustomResourceDefinitionList,
+) error {
+	names := set.Names()
+	if len(names) == 0 {
+		return nil
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(c apiextensions.CustomResourceDefinition) bool { return set.With(c.Name).Shared })
+	from, to := pageStart(opts.Predicate.Continue), pageStart(list.Continue)
+	for _, name := range names {
+		if name < from || to != "" && name >= to {
+			continue
+		}
+		shared, err := d.matching(ctx, key, set, since, name, opts)
+		if err != nil {
+			return err
+		}
+		if shared != nil {
+			list.Items = append(list.Items, *shared)
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b apiextensions.CustomResourceDefinition) int { return strings.Compare(a.Name, b.Name) })
+	list.RemainingItemCount = nil
+	return nil
+}
+
+// matching returns the shared definition of a name if it is in force, and a list is for it; else nil.
+func (d *definitionStorage) matching(
+	ctx context.Context, key string, set *definitions.Set, since int64, name string, opts storage.ListOptions,
+) (*apiextensions.CustomResourceDefinition, error) {
+	if !opts.Recursive && name != path.Base(key) {
+		return nil, nil
+	}
+	if there, err := d.inForce(ctx, key, set, name, opts.Recursive); err != nil || !there {
+		return nil, err
+	}
+	shared := &apiextensions.CustomResourceDefinition{}
+	if err := d.serve(ctx, set.Of(name), since, shared); err != nil {
+		return nil, err
+	}
+	matches, err := opts.Predicate.Matches(shared)
+	switch {
+	case err != nil:
+		return nil, storage.NewInternalError(err)
+	case !matches:
+		return nil, nil
+	}
+	return shared, nil
+}
+
+// added returns the events by which a watch begins that reports what there is. Only one of them is in memory at a time.
+func (d *definitionStorage) added(w *expiring, key string, set *definitions.Set, since int64, opts storage.ListOptions) iter.Seq[watch.Event] {
+	ctx := bounds.WithReservation(w.ctx, nil)
+	return func(yield func(watch.Event) bool) {
+		for _, name := range set.Names() {
+			shared, err := d.matching(ctx, key, set, since, name, opts)
+			if err != nil {
+				w.expire()
+				return
+			}
+			if shared != nil && !yield(watch.Event{Type: watch.Added, Object: shared}) {
+				return
+			}
+		}
+	}
+}
+
+// pageStart is the name at which the page begins that a token asks for.
+func pageStart(token string) string {
+	if token == "" {
+		return ""
+	}
+	key, _, err := storage.DecodeContinue(token, "/")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(key, "/")
+}
+
+// inForce reports whether the shared definition of a name is. The list that it is for may lack a definition of the space that the
+// list's selector doesn't match.
+func (d *definitionStorage) inForce(ctx context.Context, key string, set *definitions.Set, name string, recursive bool) (bool, error) {
+	if set.With(name).Shared {
+		return true, nil
+	}
+	if !set.Without(name).Shared {
+		return false, nil
+	}
+	if recursive {
+		key = strings.TrimSuffix(key, "/") + "/" + name
+	}
+	has, err := d.hasOwn(ctx, key)
+	return !has, err
+}
+
+// hasOwn reports whether the space has a definition of its own.
+func (d *definitionStorage) hasOwn(ctx context.Context, key string) (bool, error) {
+	err := d.Interface.Get(ctx, key, storage.GetOptions{}, &apiextensions.CustomResourceDefinition{})
+	if storage.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Watch implements [storage.Interface]. The watch expires when what is in force changes.
+func (d *definitionStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w := newExpiring(ctx)
+	s := d.space
+	s.mu.RLock()
+	set, since := s.set, s.revision
+	s.mu.RUnlock()
+	from, err := d.Versioner().ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		w.cancel()
+		return nil, err
+	}
+	if from > 0 && int64(from) < since && (opts.SendInitialEvents == nil || !*opts.SendInitialEvents) { //nolint:gosec // revisions are positive
+		w.cancel()
+		return nil, errExpired()
+	}
+	first := iter.Seq[watch.Event](nothing)
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents || opts.SendInitialEvents == nil && from == 0 {
+		first = d.added(w, key, set, since, opts)
+	}
+	inner, err := d.Interface.Watch(w.ctx, key, opts)
+	if err != nil {
+		w.cancel()
+		return nil, err
+	}
+	if !s.register(w, set, since) {
+		w.expire() // what is in force has changed since
+	}
+	w.run(ctx, first, inner, func(e watch.Event) bool {
+		crd, ok := e.Object.(*apiextensions.CustomResourceDefinition)
+		return !ok || e.Type == watch.Bookmark || !set.With(crd.Name).Shared
+	}, func() { s.forget(w) })
+	return w, nil
+}
+
+// register has a watch expire when what is in force changes. It returns false if it has changed.
+func (s *Space) register(w *expiring, set *definitions.Set, since int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set != set || s.revision != since {
+		return false
+	}
+	s.watches[w] = struct{}{}
+	return true
+}
+
+func (s *Space) forget(w *expiring) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watches, w)
+}

@@ -1,0 +1,188 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/internal/heapsize"
+)
+
+// marker is the key of the version of the set that the space's API server has served last. Its revision is that of the last change of
+// what is in force.
+const marker = "/berth/definitions"
+
+// retry is how long a change that can't be written waits for the next attempt.
+const retry = time.Second
+
+// Space is the overlay of one space while it is awake.
+type Space struct {
+	source   *definitions.Source
+	store    kubernetes.Interface
+	account  *bounds.Account
+	mu       sync.RWMutex // held for writing while what is in force changes
+	set      *definitions.Set
+	revision int64 // from which on it is in force
+	loaded   int64 // revision of the marker when the space started
+	watches  map[*expiring]struct{}
+	charged  int64 // bytes of shared definitions that the account has
+
+	marking sync.Mutex // held while the marker is written
+
+	epoch   atomic.Int64 // counts how often a name changed between the space's definition and the shared one
+	classMu sync.Mutex
+	classes map[string]*class
+}
+
+// New returns the overlay of a space whose store is store. The account may be nil.
+func New(source *definitions.Source, store kubernetes.Interface, account *bounds.Account) *Space {
+	return &Space{
+		source: source, store: store, account: account, watches: map[*expiring]struct{}{}, classes: map[string]*class{},
+	}
+}
+
+// Load lays the current set over the store. It must be called before anything is read.
+//
+// If there may be watches from before the space slept that are older than what is in force, they expire.
+func (s *Space) Load(ctx context.Context) error {
+	set, _ := s.source.Watch()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had, err := s.store.Get(ctx, marker, kubernetes.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read which shared definitions were in force: %w", err)
+	}
+	if had.KV != nil {
+		s.loaded = had.KV.ModRevision
+	}
+	if set.Version() != "" || had.KV != nil && len(had.KV.Value) > 0 {
+		revision, err := s.mark(ctx, set)
+		if err != nil {
+			// A full disk must not keep the space asleep. Only watches that began before it slept could miss the change.
+			klog.FromContext(ctx).Error(err, "Could not note which shared definitions are in force; clients may have to list again")
+		}
+		s.loaded = max(s.loaded, revision)
+	}
+	s.revision = s.loaded
+	s.take(set)
+	return nil
+}
+
+// Run follows the source until ctx ends.
+func (s *Space) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		set, changed := s.source.Watch()
+		if err := s.follow(ctx, set); err != nil {
+			klog.FromContext(ctx).Error(err, "Could not change which shared definitions are in force; Berth retries")
+			changed = nil
+		}
+		wait := time.NewTimer(retry)
+		if changed != nil {
+			wait.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
+}
+
+func (s *Space) follow(ctx context.Context, set *definitions.Set) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set.Version() == set.Version() {
+		s.set = set
+		return nil
+	}
+	revision, err := s.mark(ctx, set)
+	if err != nil {
+		return err
+	}
+	s.revision = revision
+	s.take(set)
+	s.expire()
+	return nil
+}
+
+// changed notes that a definition of the space was made or deleted that decides what is in force.
+func (s *Space) changed(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	revision, err := s.mark(ctx, s.set)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Could not note that another definition is in force; clients may have to list again")
+	}
+	s.revision = max(s.revision, revision)
+	s.expire()
+}
+
+// mark writes the marker, and returns its new revision: everything that was read before is older. With an error, it returns the revision
+// of the store, if that is known: nothing that was read before is newer.
+func (s *Space) mark(ctx context.Context, set *definitions.Set) (revision int64, err error) {
+	s.marking.Lock()
+	defer s.marking.Unlock()
+	ctx = bounds.WithReservation(ctx, nil) // it is not the request's
+	had, err := s.store.Get(ctx, marker, kubernetes.GetOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("read which shared definitions were in force: %w", err)
+	}
+	if had.KV != nil {
+		revision = had.KV.ModRevision
+	}
+	put, err := s.store.OptimisticPut(ctx, marker, []byte(set.Version()), revision, kubernetes.PutOptions{GetOnFailure: true})
+	if err != nil {
+		return had.Revision, fmt.Errorf("write which shared definitions are in force: %w", err)
+	}
+	if !put.Succeeded {
+		return had.Revision, errors.New("write which shared definitions are in force: another process writes it, too")
+	}
+	return put.Revision, nil
+}
+
+// take replaces the set, and has the account have what its definitions take. The caller holds mu.
+func (s *Space) take(set *definitions.Set) {
+	var size int64
+	for _, name := range set.Names() {
+		size += heapsize.Of(set.Of(name).CRD)
+	}
+	if s.account != nil {
+		s.account.Add(bounds.CachedBytes, size-s.charged)
+	}
+	s.set, s.charged = set, size
+}
+
+// expire ends the watches of definitions. The caller holds mu.
+func (s *Space) expire() {
+	for w := range s.watches {
+		w.expire()
+	}
+	clear(s.watches)
+}
+
+// current returns the set, and the revision from which on it is in force.
+func (s *Space) current() (set *definitions.Set, since int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.set, s.revision
+}
+
+// Close gives back what the account has.
+func (s *Space) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.take(nil)
+}

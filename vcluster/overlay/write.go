@@ -1,0 +1,172 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/internal/heapsize"
+	"github.com/berth-dev/berth/vcluster/refusal"
+)
+
+var resource = apiextensions.Resource("customresourcedefinitions") //nolint:gochecknoglobals // Does not change.
+
+func sizeOf(shared *definitions.Shared) int64 { return heapsize.Of(shared.CRD) }
+
+func refused(err error, name string) error { return refusal.Status(err, resource, name) }
+
+// forbidden says why a definition that the platform shares can't be changed, and what to do instead.
+func forbidden(name string, match definitions.Match) error {
+	share := match.CRD.Annotations[definitions.AnnotationShare]
+	var reason error
+	switch match.Reason {
+	case definitions.Forced:
+		reason = fmt.Errorf(
+			"the platform forces its own CustomResourceDefinition %s on this space by the CRDShare %s; use that one, or ask the administrator of the platform to make the share Optional", name, share)
+	case definitions.SystemFirst, definitions.OnlyShared:
+		reason = fmt.Errorf(
+			"the CustomResourceDefinition %s in force is the platform's, which shares it by the CRDShare %s, and it can't be changed here; to use a definition of your own, choose the policy LocalCRDFirst and create it", name, share)
+	}
+	return apierrors.NewForbidden(resource, name, reason)
+}
+
+// exists says that a definition can't be created, because the policy of the space prefers the one that the platform shares.
+func exists(name string, match definitions.Match) error {
+	err := apierrors.NewAlreadyExists(resource, name)
+	err.ErrStatus.Message = fmt.Sprintf(
+		"customresourcedefinitions %q already exists: the platform shares it by the CRDShare %s, and the policy of this space prefers it; to use a definition of your own, choose the policy LocalCRDFirst",
+		name, match.CRD.Annotations[definitions.AnnotationShare])
+	return err
+}
+
+// Create implements [storage.Interface]. It refuses a definition that would not be in force.
+func (d *definitionStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	set, _ := d.space.current()
+	name := path.Base(key)
+	if match := set.With(name); match.Shared {
+		if match.Reason == definitions.Forced {
+			return forbidden(name, match)
+		}
+		return exists(name, match)
+	}
+	if err := d.Interface.Create(ctx, key, obj, out, ttl); err != nil {
+		return err
+	}
+	d.decided(ctx, set, name)
+	return nil
+}
+
+// decided notes that a definition of the space was made or deleted.
+func (d *definitionStorage) decided(ctx context.Context, set *definitions.Set, name string) {
+	if set.Without(name).Shared {
+		d.space.changed(ctx)
+	}
+}
+
+// Delete implements [storage.Interface].
+func (d *definitionStorage) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	set, _ := d.space.current()
+	name := path.Base(key)
+	if match := set.With(name); match.Shared {
+		return forbidden(name, match)
+	}
+	err := d.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	if match := set.Without(name); match.Shared && storage.IsNotFound(err) {
+		return forbidden(name, match)
+	}
+	if err == nil {
+		d.decided(ctx, set, name)
+	}
+	return err
+}
+
+// GuaranteedUpdate implements [storage.Interface]. Where the platform shares a definition and the space has none, a change of it makes
+// one of the space's own, as if the tenant had created it: so the tenant may apply its own.
+func (d *definitionStorage) GuaranteedUpdate(
+	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
+) error {
+	set, since := d.space.current()
+	name := path.Base(key)
+	if match := set.With(name); match.Shared {
+		return forbidden(name, match)
+	}
+	match := set.Without(name)
+	if !match.Shared {
+		return d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
+	}
+	own, err := d.hasOwn(ctx, key)
+	if err != nil {
+		return err
+	}
+	if own {
+		return d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, nil)
+	}
+	info, ok := apirequest.RequestInfoFrom(ctx)
+	switch {
+	case ok && info.Subresource != "": // of upstream's controllers, which take a conflict for a definition that has changed
+		return apierrors.NewConflict(resource, name, errors.New("the definition in force is the platform's, and so is its status"))
+	case !ok || info.Verb != "update" && info.Verb != "patch":
+		return forbidden(name, match)
+	case !ignoreNotFound:
+		return d.override(ctx, key, destination, preconditions, update, match, since)
+	}
+	// Server-side apply makes what isn't there.
+	if err := d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, nil, update, nil); err != nil {
+		return err
+	}
+	d.decided(ctx, set, name)
+	return nil
+}
+
+// override stores what an update makes of a shared definition as the space's own.
+func (d *definitionStorage) override(
+	ctx context.Context, key string, destination runtime.Object, preconditions *storage.Preconditions, update storage.UpdateFunc,
+	match definitions.Match, since int64,
+) error {
+	shared, err := internal(match.CRD, since)
+	if err != nil {
+		return storage.NewInternalError(err)
+	}
+	if err := preconditions.Check(key, shared); err != nil {
+		return err
+	}
+	before := shared.DeepCopy()
+	updated, _, err := update(shared, storage.ResponseMeta{ResourceVersion: uint64(since)}) //nolint:gosec // a revision is positive
+	if err != nil {
+		return err
+	}
+	own, ok := updated.(*apiextensions.CustomResourceDefinition)
+	if !ok {
+		return storage.NewInternalError(fmt.Errorf("unexpected type %T of a definition", updated))
+	}
+	if equality.Semantic.DeepEqual(before.Spec, own.Spec) {
+		return forbidden(before.Name, match) // nothing but labels and the like
+	}
+	own.UID, own.CreationTimestamp, own.Generation, own.ResourceVersion = uuid.NewUUID(), metav1.Now(), 1, ""
+	delete(own.Annotations, definitions.AnnotationShare)
+	own.Status = apiextensions.CustomResourceDefinitionStatus{}
+	for _, v := range own.Spec.Versions {
+		if v.Storage {
+			own.Status.StoredVersions = []string{v.Name}
+		}
+	}
+	return d.Create(ctx, key, own, destination, 0)
+}
