@@ -6,7 +6,6 @@ package overlay
 import (
 	"context"
 	"fmt"
-	"iter"
 	"path"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/berth-dev/berth/bounds"
@@ -165,23 +163,6 @@ func (d *definitionStorage) matching(
 	return shared, nil
 }
 
-// added returns the events by which a watch begins that reports what there is. Only one of them is in memory at a time.
-func (d *definitionStorage) added(w *expiring, key string, set *definitions.Set, since int64, opts storage.ListOptions) iter.Seq[watch.Event] {
-	ctx := bounds.WithReservation(w.ctx, nil)
-	return func(yield func(watch.Event) bool) {
-		for _, name := range set.Names() {
-			shared, err := d.matching(ctx, key, set, since, name, opts)
-			if err != nil {
-				w.expire()
-				return
-			}
-			if shared != nil && !yield(watch.Event{Type: watch.Added, Object: shared}) {
-				return
-			}
-		}
-	}
-}
-
 // pageStart is the name at which the page begins that a token asks for.
 func pageStart(token string) string {
 	if token == "" {
@@ -217,56 +198,4 @@ func (d *definitionStorage) hasOwn(ctx context.Context, key string) (bool, error
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// Watch implements [storage.Interface]. The watch expires when what is in force changes.
-func (d *definitionStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	w := newExpiring(ctx)
-	s := d.space
-	s.mu.RLock()
-	set, since := s.set, s.revision
-	s.mu.RUnlock()
-	from, err := d.Versioner().ParseResourceVersion(opts.ResourceVersion)
-	if err != nil {
-		w.cancel()
-		return nil, err
-	}
-	if from > 0 && int64(from) < since && (opts.SendInitialEvents == nil || !*opts.SendInitialEvents) { //nolint:gosec // revisions are positive
-		w.cancel()
-		return nil, errExpired()
-	}
-	first := iter.Seq[watch.Event](nothing)
-	if opts.SendInitialEvents != nil && *opts.SendInitialEvents || opts.SendInitialEvents == nil && from == 0 {
-		first = d.added(w, key, set, since, opts)
-	}
-	inner, err := d.Interface.Watch(w.ctx, key, opts)
-	if err != nil {
-		w.cancel()
-		return nil, err
-	}
-	if !s.register(w, set, since) {
-		w.expire() // what is in force has changed since
-	}
-	w.run(ctx, first, inner, func(e watch.Event) bool {
-		crd, ok := e.Object.(*apiextensions.CustomResourceDefinition)
-		return !ok || e.Type == watch.Bookmark || !set.With(crd.Name).Shared
-	}, func() { s.forget(w) })
-	return w, nil
-}
-
-// register has a watch expire when what is in force changes. It returns false if it has changed.
-func (s *Space) register(w *expiring, set *definitions.Set, since int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.set != set || s.revision != since {
-		return false
-	}
-	s.watches[w] = struct{}{}
-	return true
-}
-
-func (s *Space) forget(w *expiring) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watches, w)
 }

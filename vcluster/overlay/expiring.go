@@ -5,7 +5,6 @@ package overlay
 
 import (
 	"context"
-	"iter"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,14 +38,14 @@ func (w *expiring) expire() {
 	w.cancel()
 }
 
-// run hands on first, and then what pass lets through of inner, until the watch ends. request is the context of its client.
-func (w *expiring) run(request context.Context, first iter.Seq[watch.Event], inner watch.Interface, pass func(watch.Event) bool, done func()) {
+// run hands on inner until the watch ends. request is the context of its client.
+func (w *expiring) run(request context.Context, inner watch.Interface, done func()) {
 	go safego.Run("hand on a watch", func() {
 		defer done()
 		defer close(w.result)
 		defer w.cancel()
 		defer inner.Stop()
-		w.handOn(first, inner, pass)
+		w.handOn(inner)
 		if w.expired.Load() {
 			status := errExpired().Status()
 			select {
@@ -57,22 +56,12 @@ func (w *expiring) run(request context.Context, first iter.Seq[watch.Event], inn
 	}, func(error) { w.cancel() })
 }
 
-func (w *expiring) handOn(first iter.Seq[watch.Event], inner watch.Interface, pass func(watch.Event) bool) {
-	for event := range first {
-		select {
-		case w.result <- event:
-		case <-w.ctx.Done():
-			return
-		}
-	}
+func (w *expiring) handOn(inner watch.Interface) {
 	for {
 		select {
 		case event, ok := <-inner.ResultChan():
 			if !ok {
 				return
-			}
-			if !pass(event) {
-				continue
 			}
 			select {
 			case w.result <- event:
@@ -90,11 +79,5 @@ func (w *expiring) ResultChan() <-chan watch.Event { return w.result }
 
 // Stop implements [watch.Interface].
 func (w *expiring) Stop() { w.cancel() }
-
-// all lets each event through.
-func all(watch.Event) bool { return true }
-
-// nothing comes before what the storage has.
-func nothing(func(watch.Event) bool) {}
 
 var _ watch.Interface = &expiring{}

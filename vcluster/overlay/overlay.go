@@ -35,7 +35,7 @@ type Space struct {
 	set      *definitions.Set
 	revision int64 // from which on it is in force
 	loaded   int64 // revision of the marker when the space started
-	watches  map[*expiring]struct{}
+	watches  map[*definitionWatch]struct{}
 	charged  int64 // bytes of shared definitions that the account has
 
 	marking sync.Mutex // held while the marker is written
@@ -48,7 +48,7 @@ type Space struct {
 // New returns the overlay of a space whose store is store. The account may be nil.
 func New(source *definitions.Source, store kubernetes.Interface, account *bounds.Account) *Space {
 	return &Space{
-		source: source, store: store, account: account, watches: map[*expiring]struct{}{}, classes: map[string]*class{},
+		source: source, store: store, account: account, watches: map[*definitionWatch]struct{}{}, classes: map[string]*class{},
 	}
 }
 
@@ -113,21 +113,10 @@ func (s *Space) follow(ctx context.Context, set *definitions.Set) error {
 	}
 	s.revision = revision
 	s.take(set)
-	s.expire()
-	return nil
-}
-
-// changed notes that a definition of the space was made or deleted that decides what is in force.
-func (s *Space) changed(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	revision, err := s.mark(ctx, s.set)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Could not note that another definition is in force; clients may have to list again")
+	for w := range s.watches {
+		w.notify()
 	}
-	s.revision = max(s.revision, revision)
-	s.expire()
+	return nil
 }
 
 // mark writes the marker, and returns its new revision: everything that was read before is older. With an error, it returns the revision
@@ -163,14 +152,6 @@ func (s *Space) take(set *definitions.Set) {
 		s.account.Add(bounds.CachedBytes, size-s.charged)
 	}
 	s.set, s.charged = set, size
-}
-
-// expire ends the watches of definitions. The caller holds mu.
-func (s *Space) expire() {
-	for w := range s.watches {
-		w.expire()
-	}
-	clear(s.watches)
 }
 
 // current returns the set, and the revision from which on it is in force.

@@ -319,7 +319,7 @@ func (r *resourceStorage) Watch(ctx context.Context, key string, opts storage.Li
 		w.cancel()
 		return nil, err
 	}
-	w.run(ctx, nothing, inner, all, func() { r.bound.forget(w) })
+	w.run(ctx, inner, func() { r.bound.forget(w) })
 	return w, nil
 }
 

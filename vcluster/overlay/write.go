@@ -63,18 +63,7 @@ func (d *definitionStorage) Create(ctx context.Context, key string, obj, out run
 		}
 		return exists(name, match)
 	}
-	if err := d.Interface.Create(ctx, key, obj, out, ttl); err != nil {
-		return err
-	}
-	d.decided(ctx, set, name)
-	return nil
-}
-
-// decided notes that a definition of the space was made or deleted.
-func (d *definitionStorage) decided(ctx context.Context, set *definitions.Set, name string) {
-	if set.Without(name).Shared {
-		d.space.changed(ctx)
-	}
+	return d.Interface.Create(ctx, key, obj, out, ttl)
 }
 
 // Delete implements [storage.Interface].
@@ -90,9 +79,6 @@ func (d *definitionStorage) Delete(
 	err := d.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
 	if match := set.Without(name); match.Shared && storage.IsNotFound(err) {
 		return forbidden(name, match)
-	}
-	if err == nil {
-		d.decided(ctx, set, name)
 	}
 	return err
 }
@@ -129,11 +115,7 @@ func (d *definitionStorage) GuaranteedUpdate(
 		return d.override(ctx, key, destination, preconditions, update, match, since)
 	}
 	// Server-side apply makes what isn't there.
-	if err := d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, nil, update, nil); err != nil {
-		return err
-	}
-	d.decided(ctx, set, name)
-	return nil
+	return d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, nil, update, nil)
 }
 
 // override stores what an update makes of a shared definition as the space's own.
