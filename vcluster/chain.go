@@ -91,9 +91,13 @@ func newChain(
 	podaccess.ReachBy(core, dial)
 	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.FrontProxy)
 	admission, definitions := gate.NewLatch(), &invalid.CustomResources{}
-	generic.AdmissionControl = &plugins.Chain{
+	control := &plugins.Chain{
 		Next: generic.AdmissionControl, Calls: admission, Space: c.HiddenNodes, Validations: validations, Rules: rules, Definitions: definitions,
 	}
+	if store.Shared != nil {
+		control.CheckOwners = store.Shared.CheckOwners
+	}
+	generic.AdmissionControl = control
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/bounds"
@@ -28,9 +29,11 @@ const retry = time.Second
 
 // Space is the overlay of one space while it is awake.
 type Space struct {
-	source   *definitions.Source
-	store    kubernetes.Interface
-	account  *bounds.Account
+	source  *definitions.Source
+	store   kubernetes.Interface
+	account *bounds.Account
+	served  cache.Store // the definitions in force, which Follow sets
+
 	mu       sync.RWMutex // held for writing while what is in force changes
 	set      *definitions.Set
 	revision int64 // from which on it is in force

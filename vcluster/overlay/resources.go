@@ -42,6 +42,7 @@ type class struct {
 // until it hears of a change, which is later. An index of the store is computed while the store is locked for the change. So what
 // is counted here changes together with what the handler finds.
 func (s *Space) Follow(informer cache.SharedIndexInformer) error {
+	s.served = informer.GetIndexer()
 	if err := informer.SetTransform(s.intern); err != nil {
 		return fmt.Errorf("follow definitions: %w", err)
 	}
