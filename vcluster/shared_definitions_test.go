@@ -88,11 +88,13 @@ type tenantOf struct {
 
 func newTenantOf(t *testing.T, p *vcluster.ControlPlane) tenantOf {
 	t.Helper()
-	crds, err := apiextensions.NewForConfig(p.Loopback())
+	config := p.Loopback()
+	config.QPS = -1
+	crds, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := dynamic.NewForConfig(p.Loopback())
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
