@@ -5,7 +5,6 @@ package overlay
 
 import (
 	"context"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -129,17 +128,20 @@ func (w *definitionWatch) change() bool {
 	set, since := w.storage.space.current()
 	before := w.set
 	w.set = set
-	names := map[string]bool{}
-	for _, name := range append(before.Names(), set.Names()...) {
-		names[name] = before.Of(name) != set.Of(name) || before.With(name).Shared != set.With(name).Shared || before.Without(name).Shared != set.Without(name).Shared
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !names[name] {
+	names := append(before.Names(), set.Names()...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		own, err := w.storage.hasOwn(bounds.WithReservation(w.ctx, nil), w.keyOf(name))
+		if err != nil {
+			return w.end()
+		}
+		was, is := inForce(before, name, own), inForce(set, name, own)
+		if was == is {
 			continue
 		}
 		var last *apiextensions.CustomResourceDefinition
-		if shared := before.Of(name); shared != nil && (before.With(name).Shared || before.Without(name).Shared) {
-			last, _ = internal(shared.CRD, since)
+		if was != nil {
+			last, _ = internal(was.CRD, since)
 		}
 		if !w.report(name, last, watch.Modified) {
 			return false
@@ -153,22 +155,39 @@ func (w *definitionWatch) change() bool {
 	return w.send(watch.Event{Type: watch.Bookmark, Object: mark})
 }
 
+// inForce returns the shared definition of a name, if it is in force.
+func inForce(set *definitions.Set, name string, own bool) *definitions.Shared {
+	if own && set.With(name).Shared || !own && set.Without(name).Shared {
+		return set.Of(name)
+	}
+	return nil
+}
+
+// keyOf is the key of a name's definition.
+func (w *definitionWatch) keyOf(name string) string {
+	if w.opts.Recursive {
+		return strings.TrimSuffix(w.key, "/") + "/" + name
+	}
+	return path.Dir(w.key) + "/" + name
+}
+
+// end has the client list again.
+func (w *definitionWatch) end() bool {
+	status := errExpired().Status()
+	w.send(watch.Event{Type: watch.Error, Object: &status})
+	return false
+}
+
 // report sends which definition of a name is in force now. last is what the client may have. It returns false at the end of the watch.
 func (w *definitionWatch) report(name string, last *apiextensions.CustomResourceDefinition, kind watch.EventType) bool {
-	key := w.key
-	switch {
-	case w.opts.Recursive:
-		key = strings.TrimSuffix(key, "/") + "/" + name
-	case name != path.Base(key):
+	if !w.opts.Recursive && name != path.Base(w.key) {
 		return true
 	}
 	ctx := bounds.WithReservation(w.ctx, nil) // one at a time
 	crd := &apiextensions.CustomResourceDefinition{}
-	err := w.storage.Get(ctx, key, storage.GetOptions{}, crd)
+	err := w.storage.Get(ctx, w.keyOf(name), storage.GetOptions{}, crd)
 	if err != nil && !storage.IsNotFound(err) {
-		status := errExpired().Status()
-		w.send(watch.Event{Type: watch.Error, Object: &status}) // it lists again
-		return false
+		return w.end()
 	}
 	matches, wrong := w.opts.Predicate.Matches(crd)
 	switch {

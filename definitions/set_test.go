@@ -1,0 +1,129 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package definitions_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/internal/testcrd"
+)
+
+func hostDefinition(kind string) *apiextensionsv1.CustomResourceDefinition {
+	crd := testcrd.New("example.com", kind, &apiextensionsv1.JSONSchemaProps{Type: "object"})
+	crd.UID, crd.ResourceVersion = types.UID("uid-of-"+kind), "7"
+	return crd
+}
+
+func TestServeLeavesOutWhatConcernsTheHost(t *testing.T) {
+	t.Parallel()
+	host := hostDefinition("Widget")
+	host.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "example.com/kept": "yes", definitions.AnnotationShare: "forged"}
+	host.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
+	host.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "admin"}}
+	served, err := definitions.Serve(host, "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !definitions.IsShared(served) || definitions.IsShared(host) {
+		t.Errorf("UIDs: %s is shared, and %s is not", served.UID, host.UID)
+	}
+	if served.OwnerReferences != nil || served.ManagedFields != nil || served.ResourceVersion == host.ResourceVersion {
+		t.Errorf("it has the host's metadata: %+v", served.ObjectMeta)
+	}
+	if a := served.Annotations; len(a) != 2 || a["example.com/kept"] != "yes" || a[definitions.AnnotationShare] != "share" {
+		t.Errorf("its annotations are %v", a)
+	}
+}
+
+func TestServeRefusesWhatSpacesCantServe(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
+		"a conversion webhook": func(c *apiextensionsv1.CustomResourceDefinition) {
+			c.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}
+		},
+		"no structural schema": func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.PreserveUnknownFields = true },
+		"not established":      func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.Conditions = nil },
+		"being deleted":        func(c *apiextensionsv1.CustomResourceDefinition) { c.DeletionTimestamp = &metav1.Time{} },
+	} {
+		crd := hostDefinition("Widget")
+		change(crd)
+		if _, err := definitions.Serve(crd, "share"); !errors.Is(err, definitions.ErrUnsupported) {
+			t.Errorf("%s: %v, want that it can't be shared", name, err)
+		}
+	}
+}
+
+func TestASetHasAVersionForWhatItSays(t *testing.T) {
+	t.Parallel()
+	served := func(kind string) *apiextensionsv1.CustomResourceDefinition {
+		s, err := definitions.Serve(hostDefinition(kind), "share")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a, b := served("Apple"), served("Banana")
+	changed := a.DeepCopy()
+	changed.ResourceVersion = "08"
+	if v := definitions.NewSet("", &definitions.Shared{CRD: a}).Version(); v != "" {
+		t.Errorf("a set of a definition that is not in range has the version %s", v)
+	}
+	set := definitions.NewSet("", &definitions.Shared{CRD: b, InRange: true}, &definitions.Shared{CRD: a, Forced: true})
+	if names := set.Names(); !slices.Equal(names, []string{"apples.example.com", "bananas.example.com"}) {
+		t.Errorf("the names are %v", names)
+	}
+	seen := map[string]string{}
+	for name, s := range map[string]*definitions.Set{
+		"two":         set,
+		"one":         definitions.NewSet("", &definitions.Shared{CRD: a, Forced: true}),
+		"in range":    definitions.NewSet("", &definitions.Shared{CRD: a, InRange: true}),
+		"changed":     definitions.NewSet("", &definitions.Shared{CRD: changed, InRange: true}),
+		"with policy": definitions.NewSet(definitions.SystemCRDFirst, &definitions.Shared{CRD: a, InRange: true}),
+		"nothing":     nil,
+	} {
+		if other, ok := seen[s.Version()]; ok {
+			t.Errorf("%s and %s have the same version", name, other)
+		}
+		seen[s.Version()] = name
+	}
+	if again := definitions.NewSet("", &definitions.Shared{CRD: a.DeepCopy(), Forced: true}, &definitions.Shared{CRD: b, InRange: true}); again.Version() != set.Version() {
+		t.Error("the version depends on the order of shares")
+	}
+}
+
+func TestASourceReportsChanges(t *testing.T) {
+	t.Parallel()
+	crd, err := definitions.Serve(hostDefinition("Widget"), "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &definitions.Source{}
+	none, changed := source.Watch()
+	if none.Of(crd.Name) != nil || none.With(crd.Name).Shared {
+		t.Error("a source that nobody has set shares something")
+	}
+	source.Set(definitions.NewSet(""))
+	select {
+	case <-changed:
+		t.Error("a set that says the same is reported")
+	default:
+	}
+	source.Set(definitions.NewSet("", &definitions.Shared{CRD: crd, InRange: true}))
+	select {
+	case <-changed:
+	default:
+		t.Error("a change is not reported")
+	}
+	if set, _ := source.Watch(); set.Of(crd.Name) == nil || set.With(crd.Name).Shared || !set.Without(crd.Name).Shared {
+		t.Errorf("the source has %+v", set)
+	}
+}
