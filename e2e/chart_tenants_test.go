@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -34,10 +35,11 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 	ownTenants(t, host)
 	values := []string{
 		"../charts/berth", "--namespace", tenantsRelease, "--take-ownership", "--wait", "--timeout", "5m", "--set", ofImage(image) +
-			",storage.size=2Gi,service.type=NodePort,networkPolicy.enabled=true,operator.replicas=2,configuration.tenantDefaults.namespaceQuota=5,tenants.fleet-values.owners[0].kind=User,tenants.fleet-values.owners[0].name=carol",
+			",storage.size=2Gi,service.type=NodePort,networkPolicy.enabled=true,operator.replicas=2,configuration.tenantDefaults.namespaceQuota=5,tenants.fleet-values.owners[0].kind=User,tenants.fleet-values.owners[0].name=carol," + tenantsClients,
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantsRelease, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
+	createClients(t, host, fleet(1))
 	helm(t, append([]string{"install", "berth"}, values...)...)
 	if out := helm(t, "test", "berth", "--namespace", tenantsRelease, "--logs", "--timeout", "3m"); !strings.Contains(out, "/readyz: ready") {
 		t.Errorf("helm test says nothing of the operator:\n%s", out)
@@ -75,13 +77,24 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 	t.Run("the exec of a former owner ends", func(t *testing.T) {
 		checkExecEnds(t, host, node, fleet(2), tool)
 	})
-	t.Run("an upgrade of the operator fails no request", func(t *testing.T) {
+	t.Run("what a user of another tenant runs in a pod ends with the grant", func(t *testing.T) {
+		checkVisitor(t, spaces[2], fleet(1), "shell")
+	})
+	t.Run("an upgrade of the operator, and rights for system users, fail no request", func(t *testing.T) {
+		checkImpersonation(t, host)
+		if _, err := inSpace(t, spaces[0], "of-olga", "system").CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "clients.systemUsers") {
+			t.Errorf("a system user without clients.systemUsers: %v", err)
+		}
 		stop := ask(t, spaces)
-		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.podAnnotations.round=two")...)...)
+		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.podAnnotations.round=two,"+tenantsSystemUsers)...)...)
 		if failed, _ := stop(); failed > 0 {
 			t.Errorf("%d requests failed", failed)
 		}
 		undisturbed()
+	})
+	t.Run("system users use the host with their own rights", func(t *testing.T) {
+		checkImpersonation(t, host, "users/olga", "users/rita", "groups/crew")
+		checkSystemUsers(t, host, spaces[2], "berth-"+fleet(2), fleet(2)+"--default--shell")
 	})
 	t.Run("an upgrade of Berth leaves pods alone, and requests are answered again", func(t *testing.T) {
 		stop := ask(t, spaces)
@@ -96,6 +109,7 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 			t.Errorf("a space did not answer for %s", gap)
 		}
 		undisturbed()
+		checkImpersonation(t, host)
 		for i := range tenantCount {
 			host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+fleet(i), "--timeout=120s")
 		}
