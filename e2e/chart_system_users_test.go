@@ -48,8 +48,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: crew}]
 `
 
 // U1 to U3, Z2, Z3: users of the tenant system use a real host with the rights that its RBAC gives them, and enter a
-// container there, until they are users no longer.
-func checkSystemUsers(t *testing.T, host, space *cluster, namespace, pod string) {
+// container there. It returns what they run in it.
+func checkSystemUsers(t *testing.T, host, space *cluster, namespace, pod string) (shells []*entered) {
 	t.Helper()
 	host.apply(t, crewRights)
 	t.Cleanup(func() {
@@ -63,7 +63,6 @@ func checkSystemUsers(t *testing.T, host, space *cluster, namespace, pod string)
 	if got, want := olga.kubectl(t, append([]string{"get", "pod", "-o", "jsonpath={.metadata.uid}"}, at...)...), host.kubectl(t, append([]string{"get", "pod", "-o", "jsonpath={.metadata.uid}"}, at...)...); got != want {
 		t.Errorf("olga gets a pod with the UID %s, want %s", got, want)
 	}
-	var shells []*entered
 	for _, websockets := range []string{"true", "false"} {
 		t.Setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets)
 		t.Setenv("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets)
@@ -103,13 +102,16 @@ func checkSystemUsers(t *testing.T, host, space *cluster, namespace, pod string)
 	for _, shell := range shells {
 		shell.goesOn(t)
 	}
+	return shells
+}
+
+// removeOlga removes the credential of a system user.
+func removeOlga(t *testing.T, host *cluster) {
+	t.Helper()
 	clients := must(host.CoreV1().Secrets(tenantsRelease).Get(t.Context(), "clients", metav1.GetOptions{}))(t)
 	clients.Data["tokens.csv"] = bytes.TrimSuffix(clients.Data["tokens.csv"], []byte(lineOfOlga))
 	must(host.CoreV1().Secrets(tenantsRelease).Update(t.Context(), clients, metav1.UpdateOptions{}))(t)
 	host.kubectl(t, "annotate", "--namespace", tenantsRelease, "pod", "berth-0", "round=two") // so that its kubelet updates its files at once
-	for _, shell := range shells {
-		shell.endsWithin(t, 2*testTimeout)
-	}
 }
 
 // M4: Berth's account may impersonate exactly the given users and groups, and that of the operator nobody.
