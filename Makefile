@@ -14,7 +14,8 @@ HACKTOOL := LOG_LEVEL=error go tool -modfile=../tools/go.mod
 TESTSUM := $(TOOL) gotestsum --jsonfile bin/test.json --post-run-command hack/test-summary
 
 # Test binaries that link Kubernetes take over a gigabyte each to link: more than two at once swap a small machine.
-TEST_FLAGS ?= -p 2 -timeout 40m
+# `make lint` has vet's checks, so they are not made again for each test binary.
+TEST_FLAGS ?= -p 2 -vet=off -timeout 40m
 PKG        ?=
 ARGS       ?=
 IMAGE      ?= berth:$(VERSION)

@@ -34,19 +34,18 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 	ownTenants(t, host)
 	values := []string{
 		"../charts/berth", "--namespace", tenantsRelease, "--take-ownership", "--wait", "--timeout", "5m", "--set", ofImage(image) +
-			",storage.size=2Gi,service.type=NodePort,networkPolicy.enabled=true,operator.replicas=2,configuration.tenantDefaults.namespaceQuota=5,tenants.fleet-values.owners[0].kind=User,tenants.fleet-values.owners[0].name=carol",
+			",storage.size=2Gi,service.type=NodePort,networkPolicy.enabled=true,operator.replicas=2,configuration.tenantDefaults.namespaceQuota=5,tenants.fleet-values.owners[0].kind=User,tenants.fleet-values.owners[0].name=carol," + tenantsClients + "," + tenantsSystemUsers,
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantsRelease, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
+	createClients(t, host, fleet(1))
 	helm(t, append([]string{"install", "berth"}, values...)...)
 	if out := helm(t, "test", "berth", "--namespace", tenantsRelease, "--logs", "--timeout", "3m"); !strings.Contains(out, "/readyz: ready") {
 		t.Errorf("helm test says nothing of the operator:\n%s", out)
 	}
 	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/fleet-values", "--timeout=120s")
 
-	for i := range tenantCount {
-		helm(t, "install", fleet(i), "../charts/space", "--namespace", tenantsRelease, "--wait", "--timeout", "3m", "--set", "owners.alice.kind=User,hostNamespaces.labels.fleet=test")
-	}
+	helmAll(t, 0, "install", "../charts/space", "--namespace", tenantsRelease, "--wait", "--timeout", "3m", "--set", "owners.alice.kind=User,hostNamespaces.labels.fleet=test")
 	for i := range tenantCount {
 		host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+fleet(i), "--timeout=120s")
 	}
@@ -75,17 +74,29 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 	t.Run("the exec of a former owner ends", func(t *testing.T) {
 		checkExecEnds(t, host, node, fleet(2), tool)
 	})
-	t.Run("an upgrade of the operator fails no request", func(t *testing.T) {
-		stop := ask(t, spaces)
-		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.podAnnotations.round=two")...)...)
-		if failed, _ := stop(); failed > 0 {
-			t.Errorf("%d requests failed", failed)
+	t.Run("what a user of another tenant runs in a pod ends with the grant", func(t *testing.T) {
+		checkVisitor(t, spaces[2], fleet(1), "shell")
+	})
+	t.Run("system users use the host with their own rights, until they are users no longer", func(t *testing.T) {
+		checkImpersonation(t, host, "users/olga", "users/rita", "groups/crew")
+		shells := checkSystemUsers(t, host, spaces[2], "berth-"+fleet(2), fleet(2)+"--default--shell")
+		removeOlga(t, host)
+		// It takes time until the shells end.
+		t.Run("an upgrade of the operator fails no request", func(t *testing.T) {
+			stop := ask(t, spaces)
+			helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.podAnnotations.round=two")...)...)
+			if failed, _ := stop(); failed > 0 {
+				t.Errorf("%d requests failed", failed)
+			}
+			undisturbed()
+		})
+		for _, shell := range shells {
+			shell.endsWithin(t, 2*testTimeout)
 		}
-		undisturbed()
 	})
 	t.Run("an upgrade of Berth leaves pods alone, and requests are answered again", func(t *testing.T) {
 		stop := ask(t, spaces)
-		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.podAnnotations.round=two,log.verbosity=1")...)...)
+		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.podAnnotations.round=two,log.verbosity=1,clients.systemUsers=null,clients.systemGroups=null")...)...)
 		eventually(t, func() error {
 			_, err := spaces[0].CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 			return err
@@ -96,6 +107,7 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 			t.Errorf("a space did not answer for %s", gap)
 		}
 		undisturbed()
+		checkImpersonation(t, host)
 		for i := range tenantCount {
 			host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+fleet(i), "--timeout=120s")
 		}
@@ -144,9 +156,7 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 		reached(t, host, node, tenantsRelease, fleet(1)).awaitRunning(t, "default", "real")
 	})
 	t.Run("the guide removes everything", func(t *testing.T) {
-		for i := 1; i < tenantCount; i++ {
-			helm(t, "uninstall", fleet(i), "--namespace", tenantsRelease, "--ignore-not-found", "--wait", "--timeout", "3m")
-		}
+		helmAll(t, 1, "uninstall", "--namespace", tenantsRelease, "--ignore-not-found", "--wait", "--timeout", "3m")
 		host.kubectl(t, "delete", "tenant", "fleet-values", fleet(9), "--ignore-not-found", "--wait", "--timeout=180s")
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.enabled=false,tenants=null,configuration=null")...)...)
 		host.kubectl(t, "delete", "space", "default", "--ignore-not-found", "--wait", "--timeout=180s")
@@ -154,6 +164,24 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 			t.Errorf("there is still %s", out)
 		}
 	})
+}
+
+// helmAll runs a command of Helm for all tenants from a number on, at the same time: each waits for its tenant.
+func helmAll(t *testing.T, from int, command string, args ...string) {
+	t.Helper()
+	var group sync.WaitGroup
+	failed := make([]error, tenantCount)
+	for i := from; i < tenantCount; i++ {
+		group.Go(func() {
+			if out, err := tryHelm(t.Context(), append([]string{command, fleet(i)}, args...)...); err != nil {
+				failed[i] = fmt.Errorf("helm %s %s: %w\n%s", command, fleet(i), err, out)
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // ask has requests be made to spaces until it is told to stop, and then returns how many failed, and for how long a space did not answer.

@@ -45,7 +45,7 @@ func inSpace(t *testing.T, of *cluster, token, space string) *cluster {
 	config.Host = of.endpoint() + "/spaces/" + space
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, TLSServerName: config.ServerName}
 	file.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	file.CurrentContext = "x"
@@ -104,6 +104,9 @@ func givesAccess(t *testing.T, b *berth, name string) {
 	own.kubectl(t, "create", "clusterrolebinding", "everybody", "--clusterrole=view", "--group=system:authenticated", "--user=bob", "--user=berth:tenant:lunar:bob", "--group=crew")
 	if err := refusedAtGateway(listPods(t, bob, "web")); err != nil {
 		t.Fatal(err)
+	}
+	if out, err := bob.tryKubectl(t, "", "get", "pods", "-n", "web"); err == nil || !strings.Contains(out, "gives you no access") {
+		t.Errorf("kubectl doesn't show why bob is refused: %v: %s", err, out)
 	}
 	out := own.apply(t, auditors, "--server-side")
 	if !strings.Contains(out, "serverside-applied") {

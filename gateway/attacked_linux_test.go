@@ -28,6 +28,7 @@ import (
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/gateway/authn"
+	"github.com/berth-dev/berth/internal/testrace"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -48,7 +49,7 @@ type attacked struct {
 // startAttacked starts a process that is attacked, until the test ends.
 func startAttacked(t *testing.T) *attacked {
 	t.Helper()
-	if underRace {
+	if testrace.Enabled {
 		t.Skip("the race detector takes many times the memory that this test bounds")
 	}
 	dir := t.TempDir()

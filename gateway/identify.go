@@ -106,7 +106,7 @@ func refusingTenant(who *identity.Identity, space string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		audit.AddAuditAnnotations(r.Context(), "authorization.k8s.io/decision", "forbid", "berth.dev/refused-space", space)
 		closeAfter(w)
-		httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
-			"you are %q of the tenant %s, and the space %.100q is not one of that tenant, and gives you no access; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space), 0)
+		httpstatus.Forbidden(w, r, fmt.Sprintf(
+			"you are %q of the tenant %s, and the space %.100q is not one of that tenant, and gives you no access; use a path without /tenants/ or /spaces/ for your tenant's own space", who.Name, who.Tenant, space))
 	})
 }

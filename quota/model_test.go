@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/berth-dev/berth/internal/testrace"
 	"github.com/berth-dev/berth/quota"
 )
 
@@ -211,9 +212,9 @@ func run(t *testing.T, s *schedule, nodes []*node, steps int) {
 // Q3, Q5: whatever processes do at the same time, and wherever they are killed, no limit is ever exceeded, and in the end nothing is lost:
 // a tenant can use exactly what nobody uses.
 func TestNoLimitIsEverExceeded(t *testing.T) {
-	seeds, steps := 70, 100
-	if testing.Short() {
-		seeds = 4
+	seeds, steps, least := 70, 100, 100_000
+	if testrace.Enabled {
+		seeds, least = 10, 10_000
 	}
 	total := 0
 	for seed := range seeds {
@@ -232,7 +233,7 @@ func TestNoLimitIsEverExceeded(t *testing.T) {
 		}
 		total += w.steps
 	}
-	if least := 100_000; total < least && !testing.Short() {
+	if total < least {
 		t.Errorf("only %d writes were checked, want %d", total, least)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/berth-dev/berth/internal/testrace"
 )
 
 const podPath = "/api/v1/tenants/solar/namespaces/default/pods"
@@ -105,6 +107,7 @@ func TestFieldsAreAddedToWhatIsRead(t *testing.T) {
 
 // L3: what an aggregated API of a tenant responds with may be anything.
 func TestHostileDocumentsNeedBoundedMemory(t *testing.T) {
+	testrace.SkipAlone(t)
 	for name, part := range map[string]string{
 		"depth":       `{"metadata":{"x":[`,
 		"rows":        `{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[{"object":`,

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string) error {
 	case "up":
 		return d.up(ctx, c)
 	case "load":
-		return d.load(c, flags.Args())
+		return d.load(ctx, c, flags.Args())
 	case "logs":
 		if flags.NArg() != 1 {
 			return errors.New("logs needs a directory to write to")

@@ -7,9 +7,12 @@ package httpstatus
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,4 +38,23 @@ func Write(w http.ResponseWriter, code int, reason metav1.StatusReason, message 
 // Unauthorized answers a request without a good credential, in the words of upstream's API server.
 func Unauthorized(w http.ResponseWriter) {
 	Write(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized", 0)
+}
+
+// Forbidden answers a request that its client may not make.
+func Forbidden(w http.ResponseWriter, r *http.Request, message string) {
+	if !readsDiscovery(r) {
+		Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, message, 0)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(w, message+"\n")
+}
+
+// readsDiscovery reports whether a client is kubectl, or another one with Kubernetes' discovery client, that asks which resources there are.
+// Of a failure, that client reads text only: it would show "unknown" in place of the message of an object.
+func readsDiscovery(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header.Values("Accept"), func(accept string) bool { return strings.Contains(accept, "g=apidiscovery.k8s.io") })
 }

@@ -59,7 +59,7 @@ func New(host *rest.Config, logger logr.Logger) (http.Handler, error) {
 		ErrorLog:       log.New(io.Discard, "", 0), // clients make them fail as often as they like
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if refused := (*refusedError)(nil); errors.As(err, &refused) {
-				forbid(w, err)
+				httpstatus.Forbidden(w, r, err.Error())
 				return
 			}
 			if r.Context().Err() == nil {
@@ -74,10 +74,10 @@ func New(host *rest.Config, logger logr.Logger) (http.Handler, error) {
 		case who == nil:
 			httpstatus.Unauthorized(w)
 		case err != nil:
-			forbid(w, err)
+			httpstatus.Forbidden(w, r, err.Error())
 		case impersonates(r.Header):
 			// To ignore it would do with all rights of the user what the user wants to do with those of another one.
-			forbid(w, errors.New("users of the tenant system can't impersonate others on the host; remove the impersonation, or use the host itself"))
+			httpstatus.Forbidden(w, r, "users of the tenant system can't impersonate others on the host; remove the impersonation, or use the host itself")
 		case hasDots(r.URL.Path):
 			httpstatus.Write(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the path has a segment of dots; write the path without it", 0)
 		default:
@@ -149,8 +149,4 @@ func (i impersonating) RoundTrip(r *http.Request) (*http.Response, error) {
 	who := identity.From(r.Context())
 	as := transport.ImpersonationConfig{UserName: who.Name, Groups: who.Groups}
 	return transport.NewImpersonatingRoundTripper(as, i.next).RoundTrip(r) //nolint:wrapcheck // as the interface wants it
-}
-
-func forbid(w http.ResponseWriter, err error) {
-	httpstatus.Write(w, http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), 0)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/berth-dev/berth/internal/testrace"
 	"github.com/berth-dev/berth/vcluster/expressions"
 )
 
@@ -73,6 +74,7 @@ func TestHostileRegularExpressionsInExpressionsAreBounded(t *testing.T) {
 // L3: a short pattern with a large repetition takes 10 ms for a text of 3,000 characters. By upstream's cost it was evaluated
 // 1,100 times before the limit stopped it, in 50 s.
 func TestHostileRegularExpressionsCostAsLargeOnesDo(t *testing.T) {
+	testrace.SkipAlone(t)
 	for _, expression := range []string{"s.matches('(a?){800}b')", "s.matches(p)", "s.find(p) == ''"} {
 		_, cost, err := evaluate(t, expression, strings.Repeat("a", 3000), "(a?){800}b")
 		if err != nil || cost < 100_000 {
@@ -91,6 +93,7 @@ func TestHostileRegularExpressionsCostAsLargeOnesDo(t *testing.T) {
 // L3: a match of 200,000 characters took 2.8 s, and findAll of 50,000 characters 24 s at a hundredth of what an expression may
 // cost. Both are refused before anything is matched, wherever the expression stands.
 func TestHostileTextsAreNotMatched(t *testing.T) {
+	testrace.SkipAlone(t)
 	const says = "limit match-steps"
 	for expression, n := range map[string]int{
 		"s.matches('(?:a?){1000}(?:a?){240}b')":  200_000,

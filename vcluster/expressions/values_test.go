@@ -6,11 +6,14 @@ package expressions_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/berth-dev/berth/internal/testrace"
 )
 
 // L3: CEL counts what a call costs after it. A call of replace in 40 bytes made a text of 10^12 bytes, and lists.range a list of any
 // length: either ends the process for all spaces.
 func TestHostileCallsThatMakeLargeValuesAreRefused(t *testing.T) {
+	testrace.SkipAlone(t)
 	text := strings.Repeat("a", 20_000)
 	for _, expression := range []string{
 		"s.replace('a', s) == ''",
@@ -71,6 +74,7 @@ func repeated(n int, values ...any) []any {
 
 // L3: one operator in compared 512 lists of 200,000 elements, in 3.8 s, and with long texts it took minutes. Nothing interrupts a call.
 func TestHostileCallsThatCompareWhatIsHeldManyTimesAreRefused(t *testing.T) {
+	testrace.SkipAlone(t)
 	text := strings.Repeat("a", 1<<20)
 	lists := []any{bigList(200_000, -1), repeated(512, bigList(200_000, -2)), repeated(512, bigList(200_000, -3))}
 	texts := repeated(5000, text+"b", text+"c")
@@ -91,6 +95,7 @@ func TestHostileCallsThatCompareWhatIsHeldManyTimesAreRefused(t *testing.T) {
 
 // L3: calls that cost one, or next to nothing, took milliseconds, and an expression could make them for the minute that a request has.
 func TestHostileCallsCostWhatTheyHandle(t *testing.T) {
+	testrace.SkipAlone(t)
 	list, text := bigList(100_000, -1), strings.Repeat("a", 1<<20)
 	const lists, texts = 25_000, 1 << 20 / 64
 	for _, c := range []struct {
@@ -174,6 +179,7 @@ func TestHostileChainsAreRefused(t *testing.T) {
 
 // L3: calls that are usual are not refused.
 func TestUsualCallsAreFarFromTheLimits(t *testing.T) {
+	testrace.SkipAlone(t)
 	text := strings.Repeat("a line\n", 10_000)
 	list := make([]string, 400)
 	for i := range list {
@@ -197,6 +203,7 @@ func TestUsualCallsAreFarFromTheLimits(t *testing.T) {
 // L3: values that share parts are small in memory, and exponentially large to what reads them: a comparison, or a patch that is
 // written as JSON. It can't be interrupted.
 func TestHostileValuesThatGrowExponentiallyCostWhatTheyHold(t *testing.T) {
+	testrace.SkipAlone(t)
 	for name, expression := range map[string]string{
 		"a list of lists":           "[p]" + strings.Repeat(".map(a, [a, a])", 24) + " == []",
 		"a list of maps":            "[p]" + strings.Repeat(".map(a, {'a': a, 'b': a})", 24) + " == []",

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/testrace"
 	"github.com/berth-dev/berth/vcluster/fields"
 	"github.com/berth-dev/berth/vcluster/stored"
 )
@@ -86,6 +87,7 @@ func encodings(t *testing.T, object runtime.Object) map[string]fields.Count {
 
 // L3: in whatever encoding an object arrives, what takes an API server quadratic time is refused, and the error says what it is.
 func TestHostileObjectsAreRefusedInEachEncoding(t *testing.T) {
+	testrace.SkipAlone(t)
 	for name, c := range map[string]struct {
 		object *corev1.ConfigMap
 		says   string
@@ -168,6 +170,7 @@ func TestHostileProtobufThatCannotBeCountedIsRefused(t *testing.T) {
 
 // Large objects that clients make are far from the limit.
 func TestUsualObjectsAreFarFromTheLimit(t *testing.T) {
+	testrace.SkipAlone(t)
 	for name, object := range map[string]*corev1.ConfigMap{
 		"no data":               configMap(func(*corev1.ConfigMap) {}),
 		"5,000 keys in 600 KB":  configMap(func(m *corev1.ConfigMap) { m.Data = data(5000) }),

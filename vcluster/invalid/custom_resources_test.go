@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/berth-dev/berth/internal/testrace"
 	"github.com/berth-dev/berth/vcluster/invalid"
 )
 
@@ -82,6 +83,7 @@ func TestHostileDefinitionsOfARequestsBeginningCount(t *testing.T) {
 }
 
 func TestHostileSchemasAreValidatedOnlySoFar(t *testing.T) {
+	testrace.SkipAlone(t)
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	one := 1.0
 	alternatives := apiextensionsv1.JSONSchemaProps{Type: "integer", AnyOf: []apiextensionsv1.JSONSchemaProps{{Maximum: &one}, {Minimum: &one}}}
