@@ -42,6 +42,14 @@ func NewSet(policy Policy, shared ...*Shared) *Set {
 	return s
 }
 
+// WithPolicy returns the set with another policy. An empty one is LocalCRDFirst.
+func (s *Set) WithPolicy(policy Policy) *Set {
+	if s == nil || s.Policy() == (&Set{policy: policy}).Policy() {
+		return s
+	}
+	return NewSet(policy, slices.Collect(maps.Values(s.shared))...)
+}
+
 // Names are those of the shared definitions, sorted.
 func (s *Set) Names() []string {
 	if s == nil {

@@ -156,6 +156,9 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
+	if err := p.followCRDPolicy(); err != nil {
+		return err
+	}
 	if err := p.followTenant(); err != nil {
 		return err
 	}
@@ -176,6 +179,20 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return err
 	}
 	return p.waitKept(ctx)
+}
+
+// followCRDPolicy has the definitions that the platform shares follow the policy of the tenant.
+func (p *ControlPlane) followCRDPolicy() error {
+	if p.store.Shared == nil {
+		return nil
+	}
+	feed := p.chain.informers.pool.Feed()
+	feed.Observe(p.store.Shared)
+	if err := feed.WaitReady(p.stopping); err != nil {
+		return fmt.Errorf("follow the CRDPolicy: %w", err)
+	}
+	p.store.Shared.Lost() // it may have changed since it was read
+	return nil
 }
 
 // followTenant enforces what changes, if there may be a tenant.

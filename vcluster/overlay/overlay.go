@@ -32,7 +32,8 @@ type Space struct {
 	source  *definitions.Source
 	store   kubernetes.Interface
 	account *bounds.Account
-	served  cache.Store // the definitions in force, which Follow sets
+	served  cache.Store   // the definitions in force, which Follow sets
+	policy  chan struct{} // of capacity 1: the policy may have changed
 
 	mu       sync.RWMutex // held for writing while what is in force changes
 	set      *definitions.Set
@@ -51,7 +52,7 @@ type Space struct {
 // New returns the overlay of a space whose store is store. The account may be nil.
 func New(source *definitions.Source, store kubernetes.Interface, account *bounds.Account) *Space {
 	return &Space{
-		source: source, store: store, account: account, watches: map[*definitionWatch]struct{}{}, classes: map[string]*class{},
+		source: source, store: store, account: account, policy: make(chan struct{}, 1), watches: map[*definitionWatch]struct{}{}, classes: map[string]*class{},
 	}
 }
 
@@ -59,7 +60,10 @@ func New(source *definitions.Source, store kubernetes.Interface, account *bounds
 //
 // If there may be watches from before the space slept that are older than what is in force, they expire.
 func (s *Space) Load(ctx context.Context) error {
-	set, _ := s.source.Watch()
+	set, _, err := s.wanted(ctx)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	had, err := s.store.Get(ctx, marker, kubernetes.GetOptions{})
@@ -82,11 +86,14 @@ func (s *Space) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run follows the source until ctx ends.
+// Run follows the source, and the policy, until ctx ends.
 func (s *Space) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		set, changed := s.source.Watch()
-		if err := s.follow(ctx, set); err != nil {
+		set, changed, err := s.wanted(ctx)
+		if err == nil {
+			err = s.follow(ctx, set)
+		}
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "Could not change which shared definitions are in force; Berth retries")
 			changed = nil
 		}
@@ -97,6 +104,7 @@ func (s *Space) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-changed:
+		case <-s.policy:
 		case <-wait.C:
 		}
 		wait.Stop()
