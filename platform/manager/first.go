@@ -75,7 +75,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 			snapshot.IsReceived(datadir.Space(m.config.DataDir, object.Name)) { // whose check may take minutes
 			continue // reconcile sees to it
 		}
-		m.observe(object)
+		m.noteObject(object)
 		isNew, err := m.run(ctx, object)
 		switch {
 		case err != nil && isListed[object.Name]:

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
@@ -233,8 +234,8 @@ func (m *Manager) shareDefinitions(ctx context.Context) {
 	m.undoOpen.add(func(context.Context) { stop() })
 }
 
-// observe notes what an object says of its space, for what the platform gives it.
-func (m *Manager) observe(object *v1alpha1.Space) {
+// noteObject notes what an object says of its space, for what the platform gives it.
+func (m *Manager) noteObject(object *v1alpha1.Space) {
 	m.publications.Observe(object)
 	m.crdShares.Observe(object)
 }

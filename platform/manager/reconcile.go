@@ -152,7 +152,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	case !slices.Contains(object.Finalizers, v1alpha1.Finalizer) || object.Annotations[translate.AnnotationStore] == "":
 		return m.claim(ctx, object)
 	}
-	m.observe(object)
+	m.noteObject(object)
 	m.labelVolumes(ctx, object)
 	before := m.applied.get(name)
 	spec, _ := m.specOf(object)

@@ -1,0 +1,186 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// gadgets is a definition of gadgets, which have one field.
+func gadgets(field string) string {
+	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: gadgets.example.com}, spec: {group: example.com,
+  scope: Namespaced, names: {plural: gadgets, singular: gadget, kind: Gadget}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
+    properties: {spec: {type: object, properties: {%s: {type: string, description: the %[1]s of a gadget}}}}}}}]}}`, field)
+}
+
+func gadget(name, field string) string {
+	return fmt.Sprintf("{apiVersion: example.com/v1, kind: Gadget, metadata: {name: %s}, spec: {%s: x}}", name, field)
+}
+
+func crdShare(name, spec string) string {
+	return fmt.Sprintf("{apiVersion: berth.dev/v1alpha1, kind: CRDShare, metadata: {name: %s}, spec: %s}", name, spec)
+}
+
+func crdPolicy(policy string) string {
+	return fmt.Sprintf("{apiVersion: access.berth.dev/v1alpha1, kind: CRDPolicy, metadata: {name: default}, spec: {policy: %s}}", policy)
+}
+
+// definedBy waits until kubectl explains the spec of gadgets by a field, and lists what there is of them. Without a field, the space must
+// have no gadgets.
+func (c *cluster) definedBy(t *testing.T, field string, want ...string) {
+	t.Helper()
+	eventually(t, func() error {
+		out, err := c.tryKubectl(t, "", "get", "crd", "gadgets.example.com")
+		if field == "" {
+			if err == nil || !strings.Contains(out, "not found") {
+				return fmt.Errorf("kubectl get crd: %w: %s", orErr(err), out)
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("kubectl get crd: %w: %s", err, out)
+		}
+		if out, err = c.tryKubectl(t, "", "explain", "gadgets.spec"); err != nil || !strings.Contains(out, "the "+field+" of a gadget") {
+			return fmt.Errorf("kubectl explain, want the field %s: %w: %s", field, orErr(err), out)
+		}
+		if out, err = c.tryKubectl(t, "", "get", "gadgets", "-o", "jsonpath={.items[*].metadata.name}"); err != nil {
+			return fmt.Errorf("kubectl get gadgets: %w: %s", err, out)
+		}
+		return expect("gadgets", out, strings.Join(want, " "))
+	})
+}
+
+// C2, C3, C4, C5, U6: an admin shares a definition of the host with none, some, and all tenants, a tenant chooses, and no switch loses
+// anything or wakes a space.
+func TestDefinitionsOfTheHostAreShared(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--operator")
+	host := b.host(t)
+	host.apply(t, `{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: solar, labels: {tier: gold}}}`)
+	host.apply(t, `{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: wind, labels: {tier: tin}}}`)
+	for _, name := range []string{"solar", "wind"} {
+		eventually(t, func() error { _, err := host.tryKubectl(t, "", "get", "space", name); return err })
+		awaitReady(t, host, name, "True")
+	}
+	solar, wind := b.space(t, "solar"), b.space(t, "wind")
+	share := func(spec string) {
+		host.apply(t, crdShare("gadgets.example.com", spec))
+		host.kubectl(t, "wait", "--for=condition=Ready", "crdshare/gadgets.example.com", "--timeout=30s")
+	}
+
+	host.apply(t, crdShare("gadgets.example.com", "{mode: Optional}"))
+	eventually(t, func() error {
+		out := host.kubectl(t, "get", "crdshare", "gadgets.example.com", "-o", "wide")
+		if !strings.Contains(out, "the host has no CustomResourceDefinition gadgets.example.com") {
+			return fmt.Errorf("a share of nothing is:\n%s", out)
+		}
+		return nil
+	})
+	host.apply(t, gadgets("size"))
+	host.kubectl(t, "wait", "--for=condition=Ready", "crdshare/gadgets.example.com", "--timeout=30s")
+	solar.definedBy(t, "")
+
+	t.Run("with some tenants", func(t *testing.T) {
+		share("{mode: Optional, tenants: [{names: [solar]}]}")
+		solar.definedBy(t, "size")
+		wind.definedBy(t, "")
+		solar.apply(t, gadget("large", "size"))
+		solar.definedBy(t, "size", "large")
+		if out := host.kubectl(t, "get", "gadgets", "-A", "-o", "name"); out != "" {
+			t.Errorf("the host has the gadgets of a tenant: %s", out)
+		}
+		share("{mode: Optional, tenants: [{names: [nobody]}, {selector: {matchLabels: {tier: tin}}}]}")
+		solar.definedBy(t, "")
+		wind.definedBy(t, "size")
+		host.kubectl(t, "label", "tenant", "wind", "tier=lead", "--overwrite")
+		wind.definedBy(t, "")
+	})
+
+	t.Run("with all tenants, which choose", func(t *testing.T) {
+		share("{mode: Optional, tenants: [{selector: {}}]}")
+		solar.definedBy(t, "size", "large") // as it was
+		wind.definedBy(t, "size")
+		solar.apply(t, gadgets("color"))
+		solar.definedBy(t, "color")
+		solar.apply(t, gadget("red", "color"))
+
+		solar.apply(t, crdPolicy("SystemCRDFirst"))
+		solar.definedBy(t, "size", "large")
+		if out, err := solar.tryKubectl(t, gadgets("weight"), "create", "-f", "-"); err == nil || !strings.Contains(out, "already exists: the platform shares it by the CRDShare gadgets.example.com") {
+			t.Errorf("create a definition that the policy doesn't use: %v: %s", err, out)
+		}
+		solar.apply(t, crdPolicy("NeverUseSystemCRDUnlessForced"))
+		solar.definedBy(t, "color", "red")
+		wind.apply(t, crdPolicy("NeverUseSystemCRDUnlessForced"))
+		wind.definedBy(t, "")
+		solar.apply(t, crdPolicy("LocalCRDFirst"))
+		solar.definedBy(t, "color", "red")
+		solar.kubectl(t, "delete", "crdpolicy", "default")
+		solar.definedBy(t, "color", "red")
+		for name, policy := range map[string]string{"Whatever": crdPolicy("Whatever"), "use the name default": strings.Replace(crdPolicy("LocalCRDFirst"), "name: default", "name: other", 1)} {
+			if out, err := solar.tryKubectl(t, policy, "create", "-f", "-"); err == nil || !strings.Contains(out, name) {
+				t.Errorf("an invalid policy: %v: %s, want a refusal that says %s", err, out, name)
+			}
+		}
+		if out := solar.kubectl(t, "explain", "crdpolicy.spec.policy"); !strings.Contains(out, "SystemCRDFirst") {
+			t.Errorf("kubectl explains the policy as:\n%s", out)
+		}
+	})
+
+	t.Run("by force", func(t *testing.T) {
+		share("{mode: Forced, tenants: [{selector: {}}]}")
+		wind.definedBy(t, "size") // whatever its policy is
+		solar.definedBy(t, "size", "large")
+		for what, do := range map[string]func() (string, error){
+			"create": func() (string, error) { return wind.tryKubectl(t, gadgets("weight"), "create", "-f", "-") },
+			"apply":  func() (string, error) { return wind.tryKubectl(t, gadgets("weight"), "apply", "-f", "-") },
+			"apply on the server": func() (string, error) {
+				return wind.tryKubectl(t, gadgets("weight"), "apply", "--server-side", "--force-conflicts", "-f", "-")
+			},
+			"delete": func() (string, error) { return solar.tryKubectl(t, "", "delete", "crd", "gadgets.example.com") },
+		} {
+			const want = "the platform forces its own CustomResourceDefinition gadgets.example.com on this space by the CRDShare gadgets.example.com"
+			if out, err := do(); err == nil || !strings.Contains(out, want) {
+				t.Errorf("%s: %v: %s, want a refusal that says %s", what, err, out, want)
+			}
+		}
+	})
+
+	t.Run("not with a space that has a process of its own", func(t *testing.T) {
+		host.apply(t, spaceObject("wind-alone", "{tenantName: wind, isolation: Dedicated}"))
+		eventually(t, func() error {
+			out := host.kubectl(t, "get", "crdshare", "gadgets.example.com", "-o", "wide")
+			if !strings.Contains(out, "such as wind-alone: spec.isolation of the Space is Dedicated") {
+				return fmt.Errorf("the share is:\n%s", out)
+			}
+			return nil
+		})
+		host.kubectl(t, "delete", "space", "wind-alone")
+		host.kubectl(t, "wait", "--for=condition=Ready", "crdshare/gadgets.example.com", "--timeout=30s")
+	})
+
+	t.Run("with a space that sleeps, which isn't woken", func(t *testing.T) {
+		host.kubectl(t, "patch", "space", "solar", "--type=merge", "--patch", `{"spec": {"sleep": {"idleAfterSeconds": 3}}}`)
+		b.awaitState(t, "solar", "Asleep")
+		share("{mode: Optional, tenants: [{selector: {}}]}")
+		host.apply(t, gadgets("height"))
+		wind.definedBy(t, "") // its policy is NeverUseSystemCRDUnlessForced
+		wind.kubectl(t, "delete", "crdpolicy", "default")
+		wind.definedBy(t, "height")
+		if state, _ := b.stateOf(t, "solar"); state != "Asleep" {
+			t.Errorf("the space that sleeps is %s after a change", state)
+		}
+		solar.definedBy(t, "color", "red") // its own, as it was
+		solar.kubectl(t, "delete", "crd", "gadgets.example.com")
+		solar.definedBy(t, "height", "large")
+	})
+
+	t.Run("until the share is deleted", func(t *testing.T) {
+		host.kubectl(t, "delete", "crdshare", "gadgets.example.com")
+		solar.definedBy(t, "")
+		wind.definedBy(t, "")
+	})
+}

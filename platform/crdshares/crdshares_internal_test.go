@@ -1,0 +1,129 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package crdshares
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/internal/testcrd"
+)
+
+const gadgets = "gadgets.example.com"
+
+// sharing returns shares with a definition that the host has.
+func sharing(t *testing.T, spec v1alpha1.CRDShareSpec) *Shares {
+	t.Helper()
+	crd, err := definitions.Serve(testcrd.New("example.com", "Gadget", &apiextensionsv1.JSONSchemaProps{Type: "object"}), gadgets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New("ours", klog.Background())
+	s.shares[gadgets] = &v1alpha1.CRDShare{ObjectMeta: metav1.ObjectMeta{Name: gadgets, Generation: 1}, Spec: spec}
+	s.served[gadgets] = &served{forced: &definitions.Shared{CRD: crd, Forced: true, InRange: true}, optional: &definitions.Shared{CRD: crd, InRange: true}}
+	return s
+}
+
+func space(name, tenant, labels string, isolation v1alpha1.Isolation) *v1alpha1.Space {
+	return &v1alpha1.Space{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationTenantLabels: labels}},
+		Spec:       v1alpha1.SpaceSpec{TenantName: tenant, Isolation: isolation},
+	}
+}
+
+// C2: a definition is shared with none, some, or all tenants, and never with a space that has none.
+func TestASpaceHasWhatIsSharedWithItsTenant(t *testing.T) {
+	t.Parallel()
+	names := func(names ...string) v1alpha1.CRDShareTenants { return v1alpha1.CRDShareTenants{Names: names} }
+	selector := func(s *metav1.LabelSelector) v1alpha1.CRDShareTenants { return v1alpha1.CRDShareTenants{Selector: s} }
+	gold := &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+	invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is"}}}
+	for what, test := range map[string]struct {
+		tenants []v1alpha1.CRDShareTenants
+		want    []string
+	}{
+		"none":                {nil, nil},
+		"a name":              {[]v1alpha1.CRDShareTenants{names("solar", "absent")}, []string{"solar", "solar-two"}},
+		"a label":             {[]v1alpha1.CRDShareTenants{selector(gold)}, []string{"wind"}},
+		"either":              {[]v1alpha1.CRDShareTenants{selector(gold), names("solar")}, []string{"solar", "solar-two", "wind"}},
+		"all":                 {[]v1alpha1.CRDShareTenants{selector(&metav1.LabelSelector{})}, []string{"lunar", "solar", "solar-two", "wind"}},
+		"what means nothing":  {[]v1alpha1.CRDShareTenants{selector(invalid)}, nil},
+		"the empty name":      {[]v1alpha1.CRDShareTenants{names("")}, nil},
+		"nothing and a label": {[]v1alpha1.CRDShareTenants{selector(invalid), selector(gold)}, []string{"wind"}},
+	} {
+		s := sharing(t, v1alpha1.CRDShareSpec{Mode: v1alpha1.OptionalCRD, Tenants: test.tenants})
+		var got []string
+		for _, object := range []*v1alpha1.Space{
+			space("lunar", "lunar", "not JSON", ""), space("solar", "solar", `{"tier":"tin"}`, ""), space("solar-two", "solar", "", ""),
+			space("wind", "wind", `{"tier":"gold"}`, ""), space("alone", "", `{"tier":"gold"}`, ""),
+		} {
+			source := s.Source(object.Name)
+			if set, _ := source.Watch(); len(set.Names()) > 0 {
+				t.Errorf("%s: before its object is seen, %s has %q", what, object.Name, set.Names())
+			}
+			s.Observe(object)
+			if set, _ := source.Watch(); set.Without(gadgets).Shared {
+				got = append(got, object.Name)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: it is shared with %q, want %q", what, got, test.want)
+		}
+	}
+}
+
+// C2, C3, L3: a change reaches a space at once, and however many spaces have a definition, it is in memory once.
+func TestSpacesShareTheDefinitionInMemory(t *testing.T) {
+	t.Parallel()
+	s := sharing(t, v1alpha1.CRDShareSpec{Mode: v1alpha1.ForcedCRD, Tenants: []v1alpha1.CRDShareTenants{{Selector: &metav1.LabelSelector{}}}})
+	for i := range 500 {
+		name := fmt.Sprint("space-", i)
+		source := s.Source(name)
+		_, changed := source.Watch()
+		s.Observe(space(name, name, "", ""))
+		select {
+		case <-changed:
+		default:
+			t.Fatalf("%s isn't told", name)
+		}
+		if set, _ := source.Watch(); set.Of(gadgets) != s.served[gadgets].forced {
+			t.Fatalf("%s has a definition of its own", name)
+		}
+		s.Forget(name)
+	}
+	if len(s.spaces)+len(s.sources) > 0 {
+		t.Errorf("of deleted spaces, %d and %d are kept", len(s.spaces), len(s.sources))
+	}
+}
+
+// C2: a share says which spaces lack the definition, and platforms that see other spaces don't replace each other's words.
+func TestAShareNamesDedicatedSpaces(t *testing.T) {
+	t.Parallel()
+	s := sharing(t, v1alpha1.CRDShareSpec{Mode: v1alpha1.OptionalCRD, Tenants: []v1alpha1.CRDShareTenants{{Names: []string{"solar"}}}})
+	s.Observe(space("solar", "solar", "", v1alpha1.Shared))
+	s.Observe(space("lunar", "lunar", "", v1alpha1.Dedicated))
+	if got := s.statuses()[gadgets]; got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonShared {
+		t.Errorf("the share is %+v", got)
+	}
+	s.Observe(space("solar-two", "solar", "", v1alpha1.Dedicated))
+	const want = "platform ours: 1 spaces of the selected tenants don't get the definition, such as solar-two: spec.isolation of the Space is Dedicated; set it to Shared, or don't select its tenant"
+	got := s.statuses()[gadgets]
+	if got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonDedicatedSpaces || got.Message != want {
+		t.Errorf("with a dedicated space the share is %+v, want %s", got, want)
+	}
+	for platform, replaced := range map[string]bool{"ours": true, "other": false} {
+		got.Message = "platform " + platform + ": 1 spaces"
+		s.shares[gadgets].Status.Conditions = []metav1.Condition{got}
+		if _, ok := s.statuses()[gadgets]; ok != replaced {
+			t.Errorf("what platform %s said is replaced: %v, want %v", platform, ok, replaced)
+		}
+	}
+}
