@@ -96,26 +96,29 @@ func (s *Shares) Run(ctx context.Context, host client.WithWatch) (stop func()) {
 
 func (s *Shares) follow(ctx context.Context, host client.WithWatch) {
 	var first sync.Once
+	var failed <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.pending:
+		case <-failed:
 		}
-		wait := settleTime
-		if ready, again := s.update(ctx, host); ready {
-			first.Do(func() { close(s.read) })
-			if again {
-				s.note()
-				wait = retry
-			}
-		}
-		pause := time.NewTimer(wait)
+		settle := time.NewTimer(settleTime)
 		select {
 		case <-ctx.Done():
-		case <-pause.C:
+			settle.Stop()
+			return
+		case <-settle.C:
 		}
-		pause.Stop()
+		failed = nil
+		ready, again := s.update(ctx, host)
+		if ready {
+			first.Do(func() { close(s.read) })
+		}
+		if again {
+			failed = time.After(retry)
+		}
 	}
 }
 

@@ -133,6 +133,7 @@ func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, ve
 		result.reason, result.message = v1alpha1.ReasonDefinitionUnavailable, fmt.Sprintf("read the CustomResourceDefinition: %v; Berth retries", err)
 		return result
 	}
+	result.version = definition.ResourceVersion // it may be newer than what was watched
 	crd, err := definitions.Serve(definition, share.Name)
 	switch {
 	case errors.Is(err, definitions.ErrUnsupported):
