@@ -149,17 +149,17 @@ func TestDefinitionsOfTheHostAreShared(t *testing.T) {
 		}
 	})
 
-	t.Run("not with a space that has a process of its own", func(t *testing.T) {
+	t.Run("with a space that has a process of its own", func(t *testing.T) {
 		host.apply(t, spaceObject("wind-alone", "{tenantName: wind, isolation: Dedicated}"))
-		eventually(t, func() error {
-			out := host.kubectl(t, "get", "crdshare", "gadgets.example.com", "-o", "wide")
-			if !strings.Contains(out, "such as wind-alone: spec.isolation of the Space is Dedicated") {
-				return fmt.Errorf("the share is:\n%s", out)
-			}
-			return nil
-		})
+		awaitReady(t, host, "wind-alone", "True")
+		alone := b.space(t, "wind-alone")
+		alone.definedBy(t, "size")
+		alone.apply(t, gadget("small", "size"))
+		share("{mode: Optional, tenants: [{names: [solar]}]}")
+		alone.definedBy(t, "")
+		share("{mode: Forced, tenants: [{selector: {}}]}")
+		alone.definedBy(t, "size", "small")
 		host.kubectl(t, "delete", "space", "wind-alone")
-		host.kubectl(t, "wait", "--for=condition=Ready", "crdshare/gadgets.example.com", "--timeout=30s")
 	})
 
 	t.Run("with a space that sleeps, which isn't woken", func(t *testing.T) {

@@ -17,8 +17,6 @@ const (
 	ReasonDefinitionUnsupported = "DefinitionUnsupported"
 	// ReasonDefinitionUnavailable makes Ready False while the definition can't be read.
 	ReasonDefinitionUnavailable = "DefinitionUnavailable"
-	// ReasonDedicatedSpaces makes Ready False if selected tenants have spaces with a process of their own, which don't get the definition.
-	ReasonDedicatedSpaces = "DedicatedSpaces"
 )
 
 // CRDShare shares a CustomResourceDefinition of the host with the spaces of tenants. Its name is that of the definition, such as

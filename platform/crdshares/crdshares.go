@@ -34,10 +34,9 @@ const (
 
 // Shares are the CRDShares of the host, and what spaces have of them. It is safe for concurrent use.
 type Shares struct {
-	platform string
-	logger   klog.Logger
-	pending  chan struct{} // of capacity 1: something has changed
-	read     chan struct{} // closed when spaces have what the first lists say
+	logger  klog.Logger
+	pending chan struct{} // of capacity 1: something has changed
+	read    chan struct{} // closed when spaces have what the first lists say
 
 	mu       sync.Mutex
 	listed   map[string]bool               // of what there was a list: shares, and definitions
@@ -50,9 +49,8 @@ type Shares struct {
 
 // subject is what a Space object says that matters here.
 type subject struct {
-	tenant    string
-	labels    map[string]string
-	dedicated bool
+	tenant string
+	labels map[string]string
 }
 
 // served is a definition of the host as spaces have it. Spaces share the pointers.
@@ -63,23 +61,24 @@ type served struct {
 	reason, message  string // why it isn't served
 }
 
-// New returns shares of which nothing was read, for the spaces of a platform.
-func New(platform string, logger klog.Logger) *Shares {
+// New returns shares of which nothing was read.
+func New(logger klog.Logger) *Shares {
 	return &Shares{
-		platform: platform, logger: logger, pending: make(chan struct{}, 1), read: make(chan struct{}), listed: map[string]bool{},
+		logger: logger, pending: make(chan struct{}, 1), read: make(chan struct{}), listed: map[string]bool{},
 		shares: map[string]*v1alpha1.CRDShare{}, versions: map[string]string{}, spaces: map[string]subject{},
 		sources: map[string]*definitions.Source{}, served: map[string]*served{},
 	}
 }
 
 // Run watches the host until stop is called. It returns when spaces have what is shared with them, or after a few seconds. It may be
-// called once. The client's scheme must have the API of Berth.
-func (s *Shares) Run(ctx context.Context, host client.WithWatch) (stop func()) {
+// called once. The client's scheme must have the API of Berth. changed is called when spaces may have other definitions than before, and
+// must return at once.
+func (s *Shares) Run(ctx context.Context, host client.WithWatch, changed func(context.Context)) (stop func()) {
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	safego.Go(&group, "watch CRDShares", func() { s.watchShares(watching, host) }, nil)
 	safego.Go(&group, "watch definitions of the host", func() { s.watchDefinitions(watching, host) }, nil)
-	safego.Go(&group, "share definitions", func() { s.follow(watching, host) }, nil)
+	safego.Go(&group, "share definitions", func() { s.follow(watching, host, changed) }, nil)
 	limit := time.NewTimer(firstRead)
 	defer limit.Stop()
 	select {
@@ -94,7 +93,7 @@ func (s *Shares) Run(ctx context.Context, host client.WithWatch) (stop func()) {
 	}
 }
 
-func (s *Shares) follow(ctx context.Context, host client.WithWatch) {
+func (s *Shares) follow(ctx context.Context, host client.WithWatch, changed func(context.Context)) {
 	var first sync.Once
 	var failed <-chan time.Time
 	for {
@@ -115,6 +114,7 @@ func (s *Shares) follow(ctx context.Context, host client.WithWatch) {
 		ready, again := s.update(ctx, host)
 		if ready {
 			first.Do(func() { close(s.read) })
+			changed(ctx)
 		}
 		if again {
 			failed = time.After(retry)
@@ -210,23 +210,34 @@ func (s *Shares) Source(space string) *definitions.Source {
 	return source
 }
 
+// Set returns what is shared with a space, and whether that is known.
+func (s *Shares) Set(space string) (set *definitions.Set, known bool) {
+	select {
+	case <-s.read:
+	default:
+		return nil, false
+	}
+	set, _ = s.Source(space).Watch()
+	return set, true
+}
+
 // Observe notes what an object says of its space, and changes what the space has at once if that makes a difference.
 func (s *Shares) Observe(object *v1alpha1.Space) {
-	is := subject{tenant: object.Spec.TenantName, dedicated: object.Spec.Isolation == v1alpha1.Dedicated}
+	is := subject{tenant: object.Spec.TenantName}
 	if text := object.Annotations[v1alpha1.AnnotationTenantLabels]; text != "" && json.Unmarshal([]byte(text), &is.labels) != nil {
 		is.labels = nil // somebody else wrote it; the operator is about to write it again
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, known := s.spaces[object.Name]
-	if known && was.tenant == is.tenant && was.dedicated == is.dedicated && maps.Equal(was.labels, is.labels) {
+	if known && was.tenant == is.tenant && maps.Equal(was.labels, is.labels) {
 		return
 	}
 	s.spaces[object.Name] = is
 	if s.sources[object.Name] != nil {
 		s.set(object.Name)
 	}
-	s.note() // for the statuses
+	s.note() // for dedicated spaces
 }
 
 // Forget forgets a deleted space.
@@ -235,5 +246,4 @@ func (s *Shares) Forget(space string) {
 	defer s.mu.Unlock()
 	delete(s.spaces, space)
 	delete(s.sources, space)
-	s.note()
 }

@@ -6,6 +6,7 @@ package crdshares
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,16 +27,16 @@ func sharing(t *testing.T, spec v1alpha1.CRDShareSpec) *Shares {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New("ours", klog.Background())
+	s := New(klog.Background())
 	s.shares[gadgets] = &v1alpha1.CRDShare{ObjectMeta: metav1.ObjectMeta{Name: gadgets, Generation: 1}, Spec: spec}
 	s.served[gadgets] = &served{forced: &definitions.Shared{CRD: crd, Forced: true, InRange: true}, optional: &definitions.Shared{CRD: crd, InRange: true}}
 	return s
 }
 
-func space(name, tenant, labels string, isolation v1alpha1.Isolation) *v1alpha1.Space {
+func space(name, tenant, labels string) *v1alpha1.Space {
 	return &v1alpha1.Space{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationTenantLabels: labels}},
-		Spec:       v1alpha1.SpaceSpec{TenantName: tenant, Isolation: isolation},
+		Spec:       v1alpha1.SpaceSpec{TenantName: tenant},
 	}
 }
 
@@ -62,8 +63,8 @@ func TestASpaceHasWhatIsSharedWithItsTenant(t *testing.T) {
 		s := sharing(t, v1alpha1.CRDShareSpec{Mode: v1alpha1.OptionalCRD, Tenants: test.tenants})
 		var got []string
 		for _, object := range []*v1alpha1.Space{
-			space("lunar", "lunar", "not JSON", ""), space("solar", "solar", `{"tier":"tin"}`, ""), space("solar-two", "solar", "", ""),
-			space("wind", "wind", `{"tier":"gold"}`, ""), space("alone", "", `{"tier":"gold"}`, ""),
+			space("lunar", "lunar", "not JSON"), space("solar", "solar", `{"tier":"tin"}`), space("solar-two", "solar", ""),
+			space("wind", "wind", `{"tier":"gold"}`), space("alone", "", `{"tier":"gold"}`),
 		} {
 			source := s.Source(object.Name)
 			if set, _ := source.Watch(); len(set.Names()) > 0 {
@@ -88,7 +89,7 @@ func TestSpacesShareTheDefinitionInMemory(t *testing.T) {
 		name := fmt.Sprint("space-", i)
 		source := s.Source(name)
 		_, changed := source.Watch()
-		s.Observe(space(name, name, "", ""))
+		s.Observe(space(name, name, ""))
 		select {
 		case <-changed:
 		default:
@@ -104,26 +105,16 @@ func TestSpacesShareTheDefinitionInMemory(t *testing.T) {
 	}
 }
 
-// C2: a share says which spaces lack the definition, and platforms that see other spaces don't replace each other's words.
-func TestAShareNamesDedicatedSpaces(t *testing.T) {
+// C2: a share says what is wrong with it.
+func TestAShareNamesAnInvalidSelector(t *testing.T) {
 	t.Parallel()
 	s := sharing(t, v1alpha1.CRDShareSpec{Mode: v1alpha1.OptionalCRD, Tenants: []v1alpha1.CRDShareTenants{{Names: []string{"solar"}}}})
-	s.Observe(space("solar", "solar", "", v1alpha1.Shared))
-	s.Observe(space("lunar", "lunar", "", v1alpha1.Dedicated))
 	if got := s.statuses()[gadgets]; got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonShared {
 		t.Errorf("the share is %+v", got)
 	}
-	s.Observe(space("solar-two", "solar", "", v1alpha1.Dedicated))
-	const want = "platform ours: 1 spaces of the selected tenants don't get the definition, such as solar-two: spec.isolation of the Space is Dedicated; set it to Shared, or don't select its tenant"
-	got := s.statuses()[gadgets]
-	if got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonDedicatedSpaces || got.Message != want {
-		t.Errorf("with a dedicated space the share is %+v, want %s", got, want)
-	}
-	for platform, replaced := range map[string]bool{"ours": true, "other": false} {
-		got.Message = "platform " + platform + ": 1 spaces"
-		s.shares[gadgets].Status.Conditions = []metav1.Condition{got}
-		if _, ok := s.statuses()[gadgets]; ok != replaced {
-			t.Errorf("what platform %s said is replaced: %v, want %v", platform, ok, replaced)
-		}
+	s.shares[gadgets].Spec.Tenants = append(s.shares[gadgets].Spec.Tenants, v1alpha1.CRDShareTenants{
+		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is"}}}})
+	if got := s.statuses()[gadgets]; got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonInvalidSpec || !strings.HasPrefix(got.Message, "spec.tenants[1].selector: ") {
+		t.Errorf("the share is %+v", got)
 	}
 }

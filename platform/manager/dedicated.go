@@ -102,7 +102,8 @@ func (m *Manager) enforce(ctx context.Context, name string, want *applied) error
 	return nil
 }
 
-// SendAccess sends the processes of all dedicated spaces what these enforce, because it has changed. It doesn't wait for them. Whom it
+// SendAccess sends the processes of all dedicated spaces what these enforce, and the definitions that are shared with them, because that
+// has changed. It doesn't wait for them. Whom it
 // doesn't reach gets it with the next status.
 func (m *Manager) SendAccess(ctx context.Context) {
 	for name := range m.processes.all() {
@@ -111,10 +112,22 @@ func (m *Manager) SendAccess(ctx context.Context) {
 			if process == nil || ctx.Err() != nil {
 				return
 			}
+			m.sendDefinitions(ctx, process, name)
 			if _, err := process.Enforce(ctx, m.config.Specs.Access(name).Get()); err != nil {
 				m.logger.V(1).Info("A dedicated space's process does not have what its space enforces; Berth retries", "space", name, "reason", err.Error())
 			}
 		})
+	}
+}
+
+// sendDefinitions sends the process of a dedicated space the definitions that are shared with the space.
+func (m *Manager) sendDefinitions(ctx context.Context, process *dedicated.Process, name string) {
+	set, known := m.crdShares.Set(name)
+	if !known {
+		return // it keeps those that it has
+	}
+	if err := process.Define(ctx, set); err != nil {
+		m.logger.V(1).Info("A dedicated space's process does not have the shared definitions; Berth retries", "space", name, "reason", err.Error())
 	}
 }
 

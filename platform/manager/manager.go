@@ -128,7 +128,7 @@ func (u *undo) run(ctx context.Context) {
 
 // New returns a manager. The options must be complete.
 func New(o Options, e Environment) *Manager {
-	return &Manager{config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now(), crdShares: crdshares.New(o.PlatformName, o.Logger)}
+	return &Manager{config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now(), crdShares: crdshares.New(o.Logger)}
 }
 
 // Open gives all spaces with an object their places, asleep, so that no space is missing when requests are served.
@@ -230,7 +230,7 @@ func (m *Manager) startPublications(ctx context.Context) (err error) {
 
 // shareDefinitions reads and watches the definitions that are shared with spaces. It waits for them, as startPublications does.
 func (m *Manager) shareDefinitions(ctx context.Context) {
-	stop := m.crdShares.Run(ctx, m.objects.Client)
+	stop := m.crdShares.Run(ctx, m.objects.Client, m.SendAccess)
 	m.undoOpen.add(func(context.Context) { stop() })
 }
 
