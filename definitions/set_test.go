@@ -127,3 +127,49 @@ func TestASourceReportsChanges(t *testing.T) {
 		t.Errorf("the source has %+v", set)
 	}
 }
+
+func TestASetReachesAnotherProcess(t *testing.T) {
+	t.Parallel()
+	var all []*definitions.Shared
+	for _, kind := range []string{"Apple", "Banana"} {
+		crd, err := definitions.Serve(hostDefinition(kind), "share")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &definitions.Shared{CRD: crd, InRange: true, Forced: kind == "Apple"})
+	}
+	for _, set := range []*definitions.Set{nil, definitions.NewSet("", all...)} {
+		data, err := definitions.Encode(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := definitions.Decode(data)
+		if err != nil || got.Version() != set.Version() || !slices.Equal(got.Names(), set.Names()) {
+			t.Errorf("%q arrive as %q (%v)", set.Names(), got.Names(), err)
+		}
+	}
+	for what, data := range map[string]string{"no JSON": "[", "nothing": "[{}]", "a definition that isn't shared": `[{"crd": {"metadata": {"uid": "5a"}}}]`} {
+		if set, err := definitions.Decode([]byte(data)); err == nil {
+			t.Errorf("%s is decoded as %q", what, set.Names())
+		}
+	}
+}
+
+func TestAPolicyReplacesThatOfASet(t *testing.T) {
+	t.Parallel()
+	crd, err := definitions.Serve(hostDefinition("Widget"), "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := definitions.NewSet("", &definitions.Shared{CRD: crd, InRange: true})
+	if set.WithPolicy("") != set || set.WithPolicy(definitions.LocalCRDFirst) != set {
+		t.Error("the same policy makes another set")
+	}
+	system := set.WithPolicy(definitions.SystemCRDFirst)
+	if system.Version() == set.Version() || !system.With(crd.Name).Shared || set.With(crd.Name).Shared {
+		t.Errorf("with another policy, the set is %+v", system)
+	}
+	if back := system.WithPolicy(""); back.Version() != set.Version() {
+		t.Errorf("without a policy, the set is %+v", back)
+	}
+}

@@ -72,9 +72,9 @@ const (
 	ForcedCRD CRDShareMode = "Forced"
 )
 
-// CRDShareTenants selects tenants.
+// CRDShareTenants selects tenants, by names or by a selector.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.names) != has(self.selector)",message="set either names or selector; an empty selector selects all tenants"
+// +kubebuilder:validation:ExactlyOneOf=names;selector
 type CRDShareTenants struct {
 	// names are names of tenants. Those that don't exist are ignored.
 	// +optional

@@ -12,7 +12,7 @@ import (
 // CRDShareTenantsApplyConfiguration represents a declarative configuration of the CRDShareTenants type for use
 // with apply.
 //
-// CRDShareTenants selects tenants.
+// CRDShareTenants selects tenants, by names or by a selector.
 type CRDShareTenantsApplyConfiguration struct {
 	// names are names of tenants. Those that don't exist are ignored.
 	Names []string `json:"names,omitempty"`
