@@ -144,7 +144,7 @@ func (s *Shares) update(ctx context.Context, host client.WithWatch) (ready, agai
 	for name, share := range shares {
 		have := before[name]
 		if have == nil || have.version != versions[name] || have.share != string(share.UID) || have.reason == v1alpha1.ReasonDefinitionUnavailable {
-			have = serve(ctx, host, share, versions[name])
+			have = serve(ctx, host, share, versions[name]).orAsBefore(have)
 		}
 		after[name] = have
 		again = again || have.reason == v1alpha1.ReasonDefinitionUnavailable
@@ -163,6 +163,14 @@ func (s *Shares) update(ctx context.Context, host client.WithWatch) (ready, agai
 		}
 	}
 	return true, again
+}
+
+// orAsBefore keeps what spaces have of a definition that can't be read now.
+func (s *served) orAsBefore(before *served) *served {
+	if s.reason == v1alpha1.ReasonDefinitionUnavailable && before != nil && before.share == s.share {
+		s.forced, s.optional = before.forced, before.optional
+	}
+	return s
 }
 
 // set gives a space what is shared with it. The caller holds mu.

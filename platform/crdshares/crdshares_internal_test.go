@@ -118,3 +118,27 @@ func TestAShareNamesAnInvalidSelector(t *testing.T) {
 		t.Errorf("the share is %+v", got)
 	}
 }
+
+// C5: spaces keep a definition that can't be read for a while, unless the share is another one.
+func TestADefinitionThatCantBeReadStays(t *testing.T) {
+	t.Parallel()
+	before := sharing(t, v1alpha1.CRDShareSpec{}).served[gadgets]
+	before.share = "a"
+	for what, test := range map[string]struct {
+		reason, share string
+		kept          bool
+	}{
+		"unavailable":                     {v1alpha1.ReasonDefinitionUnavailable, "a", true},
+		"unavailable, and of a new share": {v1alpha1.ReasonDefinitionUnavailable, "b", false},
+		"gone":                            {v1alpha1.ReasonDefinitionNotFound, "a", false},
+		"changed to what can't be shared": {v1alpha1.ReasonDefinitionUnsupported, "a", false},
+	} {
+		got := (&served{share: test.share, reason: test.reason}).orAsBefore(before)
+		if kept := got.optional != nil && got.forced == before.forced; kept != test.kept {
+			t.Errorf("%s: it is kept: %v, want %v", what, kept, test.kept)
+		}
+	}
+	if got := (&served{reason: v1alpha1.ReasonDefinitionUnavailable}).orAsBefore(nil); got.optional != nil {
+		t.Error("a definition that was never read is there")
+	}
+}
