@@ -51,6 +51,19 @@ func restingTurn(t *testing.T) *turn {
 	return held
 }
 
+// floodWork is the work that the tenant of restingTurn has not paid for yet.
+func floodWork(p *pace) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of("flood", time.Now()).work
+}
+
+func unitsOf(p *pace) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.units
+}
+
 // nothingLeft reports what turns still count.
 func nothingLeft(t *testing.T, turns *turns) {
 	t.Helper()
@@ -92,7 +105,7 @@ func TestHostileLongListsRestWhileOthersWait(t *testing.T) {
 		if longest > step {
 			t.Errorf("another tenant waited for %s, want %s at most", longest, step)
 		}
-		if took, least := time.Since(began), time.Duration(float64(steps*step)/turns.pace.units)*9/10; took < least {
+		if took, least := time.Since(began), time.Duration(float64(steps*step)/unitsOf(turns.pace))*9/10; took < least {
 			t.Errorf("%s of work took %s, want %s at least", steps*step, took, least)
 		}
 		nothingLeft(t, turns)
@@ -105,11 +118,7 @@ func TestHostileATurnEndsWhileItsGoroutinesRest(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			held := restingTurn(t)
 			turns := held.turns
-			work := func() time.Duration {
-				turns.pace.mu.Lock()
-				defer turns.pace.mu.Unlock()
-				return turns.pace.of("flood", time.Now()).work
-			}
+			work := func() time.Duration { return floodWork(turns.pace) }
 			<-time.After(2 * time.Millisecond)
 			var rests sync.WaitGroup
 			rests.Go(held.rest)
@@ -145,9 +154,9 @@ func TestHostileWorkBeforeARestIsCharged(t *testing.T) {
 		held := restingTurn(t)
 		held.ticket.charged = false // it began while the process was not busy
 		<-time.After(200 * time.Millisecond)
-		paid := time.Duration(200 * float64(time.Millisecond) * held.turns.pace.units)
+		paid := time.Duration(200 * float64(time.Millisecond) * unitsOf(held.turns.pace))
 		_ = held.beginRest(time.Now())
-		if got, want := held.turns.pace.tenants["flood"].work-held.turns.pace.credit, 200*time.Millisecond-paid; got < want*9/10 {
+		if got, want := floodWork(held.turns.pace)-held.turns.pace.credit, 200*time.Millisecond-paid; got < want*9/10 {
 			t.Errorf("%s is charged, want %s", got, want)
 		}
 		if !held.ticket.charged {
