@@ -21,6 +21,7 @@ type turns struct {
 
 	mu      sync.Mutex
 	used    int
+	resting int // tickets
 	lines   map[string]*line
 	waiting []*line     // in the order of their turns
 	again   *time.Timer // for tenants that have to wait because of the pace
@@ -49,6 +50,8 @@ type ticket struct {
 	cost    int
 	at      time.Time // when it was granted
 	charged bool      // counts towards the tenant's pace
+	resting int       // goroutines that rest; if there is one, the ticket uses nothing of the total
+	given   bool      // back
 	granted chan struct{}
 }
 
@@ -59,6 +62,15 @@ func newTurns(total, share int) *turns {
 // take waits until a tenant may use cost more, and it is the user's turn. release must be called afterwards; it may be called more than
 // once.
 func (t *turns) take(ctx context.Context, who flow, cost int) (release func(), err error) {
+	held, err := t.begin(ctx, who, cost)
+	if err != nil {
+		return nil, err
+	}
+	return held.release, nil
+}
+
+// begin is [turns.take] for work that rests.
+func (t *turns) begin(ctx context.Context, who flow, cost int) (*turn, error) {
 	mine := &ticket{cost: cost, granted: make(chan struct{})}
 	t.mu.Lock()
 	l := t.lines[who.tenant]
@@ -72,10 +84,10 @@ func (t *turns) take(ctx context.Context, who flow, cost int) (release func(), e
 	l.join(who.user, mine)
 	t.grant()
 	t.mu.Unlock()
-	release = sync.OnceFunc(func() { t.give(l, mine) })
+	held := &turn{turns: t, line: l, ticket: mine, release: sync.OnceFunc(func() { t.give(l, mine) })}
 	select {
 	case <-mine.granted:
-		return release, nil
+		return held, nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
@@ -89,7 +101,7 @@ func (t *turns) take(ctx context.Context, who flow, cost int) (release func(), e
 	}
 	t.mu.Unlock()
 	if !left { // it was granted in the meantime
-		release()
+		held.release()
 	}
 	return nil, context.Cause(ctx)
 }
@@ -132,10 +144,13 @@ func (l *line) pass() {
 func (t *turns) give(l *line, of *ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if of.charged {
+	if of.charged && of.resting == 0 {
 		t.pace.charge(l.tenant, time.Since(of.at))
 	}
-	t.used -= of.cost
+	if of.resting == 0 {
+		t.used -= of.cost
+	}
+	of.given = true
 	l.used -= of.cost
 	t.grant()
 	t.drop(l)

@@ -106,7 +106,7 @@ func (p *Program) Evaluate(ctx context.Context, input Input, budget *int) (any, 
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	value, _, err := p.program.ContextEval(ctx, map[string]any{
-		"tenant": input.Tenant.value(), "space": input.Space.value(), "object": input.Object,
+		"tenant": input.Tenant.value(), "space": input.Space.value(), "object": adapter{}.NativeToValue(input.Object),
 	})
 	switch {
 	case err != nil && strings.Contains(err.Error(), "actual cost limit exceeded"): // cel-go has no other sign of it
