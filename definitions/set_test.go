@@ -44,6 +44,42 @@ func TestServeLeavesOutWhatConcernsTheHost(t *testing.T) {
 	}
 }
 
+// TestOnlyWhatSpacesServeIsAnotherVersion changes a definition on the host: spaces may switch only if they serve it in another way.
+func TestOnlyWhatSpacesServeIsAnotherVersion(t *testing.T) {
+	t.Parallel()
+	before, err := definitions.Serve(hostDefinition("Widget"), "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		same   bool
+		change func(*apiextensionsv1.CustomResourceDefinition)
+	}{
+		"a label":         {true, func(c *apiextensionsv1.CustomResourceDefinition) { c.Labels = map[string]string{"a": "b"} }},
+		"an annotation":   {true, func(c *apiextensionsv1.CustomResourceDefinition) { c.Annotations = map[string]string{"a": "b"} }},
+		"another version": {true, func(c *apiextensionsv1.CustomResourceDefinition) { c.ResourceVersion = "8" }},
+		"stored versions": {true, func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.StoredVersions = []string{"v0", "v1"} }},
+		"a condition": {true, func(c *apiextensionsv1.CustomResourceDefinition) {
+			c.Status.Conditions = append(c.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NonStructuralSchema})
+		}},
+		"another definition": {false, func(c *apiextensionsv1.CustomResourceDefinition) { c.UID = "other" }},
+		"another schema":     {false, func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions[0].Schema.OpenAPIV3Schema.Title = "t" }},
+		"accepted names":     {false, func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.AcceptedNames.ShortNames = []string{"w"} }},
+	} {
+		host := hostDefinition("Widget")
+		test.change(host)
+		after, err := definitions.Serve(host, "share")
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := definitions.NewSet("", &definitions.Shared{CRD: before, InRange: true})
+		other := definitions.NewSet("", &definitions.Shared{CRD: after, InRange: true})
+		if same := one.Version() == other.Version(); same != test.same || definitions.SameContent(before, after) != test.same {
+			t.Errorf("%s: it is the same to spaces: %v, want %v", name, same, test.same)
+		}
+	}
+}
+
 func TestServeRefusesWhatSpacesCantServe(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){

@@ -4,8 +4,12 @@
 package definitions
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +35,9 @@ var ErrUnsupported = errors.New("can't be shared")
 // Serve returns a definition of the host as spaces serve it: without what concerns the host, and marked by share, which is the name of
 // the CRDShare. One copy is for all spaces.
 //
-// Its resource version is that of the host, with a leading zero. So it differs from each resource version of a space, and an informer
-// of a space can tell one definition from another.
+// Its resource version is made of the content that spaces serve, with a leading zero. So it differs from each resource version of a
+// space, an informer of a space can tell one definition from another, and what changes nothing for spaces is no other version: labels,
+// annotations, and most of the status. Spaces see these as they were when the content changed last.
 func Serve(host *apiextensionsv1.CustomResourceDefinition, share string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	if c := host.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
 		return nil, fmt.Errorf("%s: %w: spec.conversion.strategy is Webhook; share a definition whose strategy is None", host.Name, ErrUnsupported)
@@ -43,9 +48,13 @@ func Serve(host *apiextensionsv1.CustomResourceDefinition, share string) (*apiex
 	if !established(host) {
 		return nil, fmt.Errorf("%s: %w: the host doesn't serve it yet; see its status.conditions", host.Name, ErrUnsupported)
 	}
+	version, err := contentVersion(host)
+	if err != nil {
+		return nil, err
+	}
 	served := host.DeepCopy()
 	served.ObjectMeta = metav1.ObjectMeta{
-		Name: host.Name, UID: types.UID(sharedUID + string(host.UID)), ResourceVersion: "0" + host.ResourceVersion, Generation: host.Generation,
+		Name: host.Name, UID: types.UID(sharedUID + string(host.UID)), ResourceVersion: "0" + version, Generation: host.Generation,
 		CreationTimestamp: host.CreationTimestamp, Labels: host.DeepCopy().Labels, Annotations: map[string]string{AnnotationShare: share},
 	}
 	for key, value := range host.Annotations {
@@ -54,6 +63,21 @@ func Serve(host *apiextensionsv1.CustomResourceDefinition, share string) (*apiex
 		}
 	}
 	return served, nil
+}
+
+// contentVersion is a number, as resource versions are, that differs for definitions that are served in another way.
+func contentVersion(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
+	content, err := json.Marshal([]any{crd.Spec, crd.Status.AcceptedNames})
+	if err != nil {
+		return "", fmt.Errorf("encode the definition %s: %w", crd.Name, err)
+	}
+	hash := sha256.Sum256(content)
+	return strconv.FormatUint(binary.BigEndian.Uint64(hash[:]), 10), nil
+}
+
+// SameContent reports whether spaces serve two definitions, as [Serve] returns them, in the same way and for the same share.
+func SameContent(a, b *apiextensionsv1.CustomResourceDefinition) bool {
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion && a.Annotations[AnnotationShare] == b.Annotations[AnnotationShare]
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {

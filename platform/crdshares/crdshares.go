@@ -165,9 +165,13 @@ func (s *Shares) update(ctx context.Context, host client.WithWatch) (ready, agai
 	return true, again
 }
 
-// orAsBefore keeps what spaces have of a definition that can't be read now.
+// orAsBefore keeps what spaces have of a definition that can't be read now, or that changed in nothing that they serve, such as its
+// status or a label: then no space may switch.
 func (s *served) orAsBefore(before *served) *served {
-	if s.reason == v1alpha1.ReasonDefinitionUnavailable && before != nil && before.share == s.share {
+	if before == nil || before.share != s.share || before.optional == nil {
+		return s
+	}
+	if s.reason == v1alpha1.ReasonDefinitionUnavailable || s.optional != nil && definitions.SameContent(s.optional.CRD, before.optional.CRD) {
 		s.forced, s.optional = before.forced, before.optional
 	}
 	return s
