@@ -63,8 +63,10 @@ func TestOnlyWhatSpacesServeIsAnotherVersion(t *testing.T) {
 			c.Status.Conditions = append(c.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NonStructuralSchema})
 		}},
 		"another definition": {false, func(c *apiextensionsv1.CustomResourceDefinition) { c.UID = "other" }},
-		"another schema":     {false, func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions[0].Schema.OpenAPIV3Schema.Title = "t" }},
-		"accepted names":     {false, func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.AcceptedNames.ShortNames = []string{"w"} }},
+		"another schema": {false, func(c *apiextensionsv1.CustomResourceDefinition) {
+			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Title = "t"
+		}},
+		"accepted names": {false, func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.AcceptedNames.ShortNames = []string{"w"} }},
 	} {
 		host := hostDefinition("Widget")
 		test.change(host)

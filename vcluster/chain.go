@@ -95,7 +95,7 @@ func newChain(
 		Next: generic.AdmissionControl, Calls: admission, Space: c.HiddenNodes, Validations: validations, Rules: rules, Definitions: definitions,
 	}
 	if store.Shared != nil {
-		control.CheckOwners = store.Shared.CheckOwners
+		control.CheckShared = store.Shared.Check
 	}
 	generic.AdmissionControl = control
 	if c.KubernetesServiceIP != nil {
@@ -184,7 +184,7 @@ func (c *chain) handler() http.Handler {
 	next := requests.EndStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.shared != nil {
-			r = r.WithContext(c.shared.Begin(r.Context()))
+			r = r.WithContext(c.shared.Begin(r))
 		}
 		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(c.definitions.Begin(r), c.space)))
 	})

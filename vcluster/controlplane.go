@@ -109,7 +109,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		p.store.Quota = &storage.Quota{Gate: p.config.Quota, Usage: usage.New(p.config.HostLimits, clock.RealClock{})}
 	}
 	if p.config.Definitions != nil {
-		p.store.Shared = overlay.New(p.config.Definitions, p.store.Client.Kubernetes, p.config.Account)
+		p.store.Shared = overlay.New(p.config.Definitions, p.store.Client, p.config.Account)
 		if err := p.store.Shared.Load(ctx); err != nil {
 			return err
 		}

@@ -38,6 +38,9 @@ func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.Ge
 	if set.With(name).Shared {
 		return d.serve(ctx, set.Of(name), since, out)
 	}
+	if creates(ctx, opts) {
+		return d.Interface.Get(ctx, key, opts, out)
+	}
 	err := d.Interface.Get(ctx, key, storage.GetOptions{ResourceVersion: opts.ResourceVersion}, out)
 	switch {
 	case !storage.IsNotFound(err):

@@ -30,7 +30,7 @@ const retry = time.Second
 // Space is the overlay of one space while it is awake.
 type Space struct {
 	source  *definitions.Source
-	store   kubernetes.Interface
+	store   *kubernetes.Client
 	account *bounds.Account
 	served  cache.Store   // the definitions in force, which Follow sets
 	policy  chan struct{} // of capacity 1: the policy may have changed
@@ -50,7 +50,7 @@ type Space struct {
 }
 
 // New returns the overlay of a space whose store is store. The account may be nil.
-func New(source *definitions.Source, store kubernetes.Interface, account *bounds.Account) *Space {
+func New(source *definitions.Source, store *kubernetes.Client, account *bounds.Account) *Space {
 	return &Space{
 		source: source, store: store, account: account, policy: make(chan struct{}, 1), watches: map[*definitionWatch]struct{}{}, classes: map[string]*class{},
 	}
@@ -66,7 +66,7 @@ func (s *Space) Load(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	had, err := s.store.Get(ctx, marker, kubernetes.GetOptions{})
+	had, err := s.store.Kubernetes.Get(ctx, marker, kubernetes.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read which shared definitions were in force: %w", err)
 	}
@@ -136,14 +136,14 @@ func (s *Space) mark(ctx context.Context, set *definitions.Set) (revision int64,
 	s.marking.Lock()
 	defer s.marking.Unlock()
 	ctx = bounds.WithReservation(ctx, nil) // it is not the request's
-	had, err := s.store.Get(ctx, marker, kubernetes.GetOptions{})
+	had, err := s.store.Kubernetes.Get(ctx, marker, kubernetes.GetOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("read which shared definitions were in force: %w", err)
 	}
 	if had.KV != nil {
 		revision = had.KV.ModRevision
 	}
-	put, err := s.store.OptimisticPut(ctx, marker, []byte(set.Version()), revision, kubernetes.PutOptions{GetOnFailure: true})
+	put, err := s.store.Kubernetes.OptimisticPut(ctx, marker, []byte(set.Version()), revision, kubernetes.PutOptions{GetOnFailure: true})
 	if err != nil {
 		return had.Revision, fmt.Errorf("write which shared definitions are in force: %w", err)
 	}

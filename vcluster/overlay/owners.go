@@ -23,9 +23,9 @@ import (
 // root is the prefix of the keys of all objects.
 const root = "/registry/"
 
-// CheckOwners keeps the garbage collector from what it takes for garbage because the definition of an owner is not in force: the owner
+// checkOwners keeps the garbage collector from what it takes for garbage because the definition of an owner is not in force: the owner
 // comes back with its definition, and what it owns must be there (C5).
-func (s *Space) CheckOwners(ctx context.Context, a admission.Attributes) error {
+func (s *Space) checkOwners(ctx context.Context, a admission.Attributes) error {
 	if !inside.IsCollector(ctx) || a.GetOldObject() == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Space) isStored(ctx context.Context, owner metav1.OwnerReference, names
 			root + resource + namespace + "/" + owner.Name, root + resource + owner.Name,
 			root + sharedPrefix + resource + namespace + "/" + owner.Name, root + sharedPrefix + resource + owner.Name,
 		} {
-			got, err := s.store.Get(bounds.WithReservation(ctx, nil), key, kubernetes.GetOptions{})
+			got, err := s.store.Kubernetes.Get(bounds.WithReservation(ctx, nil), key, kubernetes.GetOptions{})
 			if err != nil {
 				return false, fmt.Errorf("read an owner: %w", err)
 			}

@@ -20,7 +20,7 @@ import (
 // closed when the platform gives another one.
 func (s *Space) wanted(ctx context.Context) (set *definitions.Set, changed <-chan struct{}, err error) {
 	set, changed = s.source.Watch()
-	stored, err := s.store.Get(bounds.WithReservation(ctx, nil), builtin.CRDPolicyKey, kubernetes.GetOptions{})
+	stored, err := s.store.Kubernetes.Get(bounds.WithReservation(ctx, nil), builtin.CRDPolicyKey, kubernetes.GetOptions{})
 	if err != nil {
 		return nil, changed, fmt.Errorf("read the CRDPolicy: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -115,9 +117,13 @@ func (s *Space) see(crd *apiextensionsv1.CustomResourceDefinition) {
 
 type epochKey struct{}
 
-// Begin returns the context of a request, with when it began.
-func (s *Space) Begin(ctx context.Context) context.Context {
-	return context.WithValue(ctx, epochKey{}, s.epoch.Load())
+// Begin returns the context of a request, with when it began, and whether it only tries what it does.
+func (s *Space) Begin(r *http.Request) context.Context {
+	ctx := context.WithValue(r.Context(), epochKey{}, s.epoch.Load())
+	if strings.Contains(r.URL.RawQuery, "dryRun") {
+		return context.WithValue(ctx, dryRunKey{}, true)
+	}
+	return ctx
 }
 
 // Resources returns the options of custom resources, whose definitions the overlay follows.

@@ -56,12 +56,8 @@ func exists(name string, match definitions.Match) error {
 // Create implements [storage.Interface]. It refuses a definition that would not be in force.
 func (d *definitionStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	set, _ := d.space.current()
-	name := path.Base(key)
-	if match := set.With(name); match.Shared {
-		if match.Reason == definitions.Forced {
-			return forbidden(name, match)
-		}
-		return exists(name, match)
+	if err := refuseCreate(set, path.Base(key)); err != nil {
+		return err
 	}
 	return d.Interface.Create(ctx, key, obj, out, ttl)
 }

@@ -56,8 +56,8 @@ type Chain struct {
 	Validations *semaphore.Weighted
 	Rules       *ruleWork
 	Definitions *invalid.CustomResources
-	// CheckOwners, if set, refuses what the garbage collector must not do.
-	CheckOwners func(context.Context, admission.Attributes) error
+	// CheckShared, if set, refuses what the definitions that the platform shares forbid.
+	CheckShared func(context.Context, admission.Attributes) error
 }
 
 // Handles reports what the next plugins report.
@@ -145,11 +145,6 @@ func admitDefinition(a admission.Attributes) error {
 // Validate runs the validating plugins.
 func (g *Chain) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	requests.EndValidation(ctx) // webhooks come next, which may write to the space
-	if g.CheckOwners != nil {
-		if err := g.CheckOwners(ctx, a); err != nil {
-			return err
-		}
-	}
 	next, ok := g.Next.(admission.ValidationInterface)
 	if !ok || g.exempt(ctx, a) {
 		return nil
@@ -159,6 +154,11 @@ func (g *Chain) Validate(ctx context.Context, a admission.Attributes, o admissio
 		return err
 	}
 	defer leave()
+	if g.CheckShared != nil {
+		if err := g.CheckShared(ctx, a); err != nil {
+			return err
+		}
+	}
 	return next.Validate(ctx, a, o)
 }
 

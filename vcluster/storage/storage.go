@@ -143,8 +143,8 @@ func (s *Store) Open(r builtin.Resource) (storage.Interface, error) {
 	if r.Config.GroupResource == corev1.Resource("services") && s.Account != nil {
 		return &boundedServices{boundedStorage: bounded, reader: &registry.Reader{Client: s.Client.Client}, count: &s.services}, nil
 	}
-	if r.Config.GroupResource == corev1.Resource("namespaces") && s.Tenant != nil {
-		return &quotaNamespaces{bounded, s.Tenant, &registry.Reader{Client: s.Client.Client}, &s.namespaces}, nil
+	if r.Config.GroupResource == corev1.Resource("namespaces") {
+		return s.openNamespaces(bounded), nil
 	}
 	if s.Quota != nil && Counts(r.Config.GroupResource) {
 		return &countedObjects{bounded, s.Quota}, nil
@@ -156,6 +156,17 @@ func (s *Store) Open(r builtin.Resource) (storage.Interface, error) {
 		return &boundedStatefulSets{bounded}, nil
 	}
 	return bounded, nil
+}
+
+func (s *Store) openNamespaces(b *boundedStorage) storage.Interface {
+	var opened storage.Interface = b
+	if s.Tenant != nil {
+		opened = &quotaNamespaces{b, s.Tenant, &registry.Reader{Client: s.Client.Client}, &s.namespaces}
+	}
+	if s.Shared != nil {
+		opened = s.Shared.Namespaces(opened)
+	}
+	return opened
 }
 
 // boundedSchemas bounds what an API server holds of a resource, besides what is stored, if the space is bounded.
