@@ -52,9 +52,17 @@ type Input struct {
 	Value any
 }
 
-// NewCompiler returns a compiler. It is costly to make, and cheap to keep.
+// NewCompiler returns a compiler of the expressions of Publications. It is costly to make, and cheap to keep.
 func NewCompiler() (*Compiler, error) {
-	tenant, space := subjectType("Tenant"), subjectType("Space")
+	return newCompiler(subjectType("Tenant", true), subjectType("Space", true))
+}
+
+// NewPatchCompiler returns a compiler of the expressions of patches, which know no labels of the tenant and of the space.
+func NewPatchCompiler() (*Compiler, error) {
+	return newCompiler(subjectType("Tenant", false), subjectType("Space", false))
+}
+
+func newCompiler(tenant, space *apiservercel.DeclType) (*Compiler, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions: []cel.EnvOption{
@@ -68,12 +76,13 @@ func NewCompiler() (*Compiler, error) {
 	return &Compiler{env: set.StoredExpressionsEnv()}, nil
 }
 
-func subjectType(name string) *apiservercel.DeclType {
-	labels := apiservercel.NewMapType(apiservercel.StringType, apiservercel.StringType, -1)
-	return apiservercel.NewObjectType("berth.dev."+name, map[string]*apiservercel.DeclField{
-		"name":   apiservercel.NewDeclField("name", apiservercel.StringType, true, nil, nil),
-		"labels": apiservercel.NewDeclField("labels", labels, true, nil, nil),
-	})
+func subjectType(name string, hasLabels bool) *apiservercel.DeclType {
+	fields := map[string]*apiservercel.DeclField{"name": apiservercel.NewDeclField("name", apiservercel.StringType, true, nil, nil)}
+	if hasLabels {
+		labels := apiservercel.NewMapType(apiservercel.StringType, apiservercel.StringType, -1)
+		fields["labels"] = apiservercel.NewDeclField("labels", labels, true, nil, nil)
+	}
+	return apiservercel.NewObjectType("berth.dev."+name, fields)
 }
 
 // Compile compiles an expression. The error is for the author of the expression.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/published/fieldpath"
 )
@@ -82,6 +83,23 @@ func TestEachStandsForTheElementsThatThereAre(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestInFindsFieldsOfKubernetesTypes(t *testing.T) {
+	for text, want := range map[string]string{
+		"spec.containers[*].image": "", `spec.nodeSelector["a/b"]`: "", "metadata.labels.a": "", "spec.tolerations[0]": "", "spec": "",
+		`spec.containers[*].resources.limits["cpu"]`: "", "spec.securityContext.runAsUser": "", "spec.volumes[*].secret.secretName": "",
+		"spec.container": `["spec"] has no field container`, "spec.containers.image": "is a list; name an element", "spec.nodeName.a": "is a value without fields",
+		"spec.nodeSelector[0]": "is not a list", "spec.Containers": "has no field", "spec.containers[*].resources.limits.cpu.a": "is a value without fields",
+	} {
+		path, err := fieldpath.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := path.In(&corev1.Pod{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %q", text, err, want)
 		}
 	}
 }
