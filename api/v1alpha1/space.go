@@ -258,7 +258,7 @@ type SyncPatch struct {
 	// +kubebuilder:validation:MaxLength=63
 	Resource string `json:"resource,omitempty"`
 	// path is the path of the field in the object, such as spec.containers[*].image, where [*] stands for each element of a list,
-	// or spec.nodeSelector["example.com/pool"]. Of metadata, labels and annotations can be set. apiVersion, kind, and status can't.
+	// or spec.nodeSelector["example.com/pool"]. Of metadata, labels of pods can be set. apiVersion, kind, and status can't.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

@@ -121,6 +121,16 @@ func (p Path) Settable() error {
 		"kind, and status", p.text)
 }
 
+// Begins reports whether the first steps of the path are these names.
+func (p Path) Begins(names ...string) bool {
+	for i, name := range names {
+		if p.key(i) != name {
+			return false
+		}
+	}
+	return true
+}
+
 func (p Path) key(i int) string {
 	if i >= len(p.steps) {
 		return ""

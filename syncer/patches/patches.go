@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -39,8 +40,31 @@ type patch struct {
 	program *expression.Program
 }
 
-// compiler is shared, because it takes 100 ms to make.
-var compiler = sync.OnceValues(expression.NewPatchCompiler)
+// maxPrograms is how many compiled expressions are kept for other spaces that have the same.
+const maxPrograms = 1000
+
+// programs compiles expressions. Spaces with the same expression share a program, since most patches are for all spaces.
+type programs struct {
+	compiler *expression.Compiler
+	made     *lru.Cache // by the expression
+}
+
+// shared is made when it is needed first, because that takes 100 ms.
+var shared = sync.OnceValues(func() (*programs, error) {
+	compiler, err := expression.NewPatchCompiler()
+	return &programs{compiler: compiler, made: lru.New(maxPrograms)}, err
+})
+
+func (p *programs) compile(text string) (*expression.Program, error) {
+	if made, ok := p.made.Get(text); ok {
+		return made.(*expression.Program), nil
+	}
+	program, err := p.compiler.Compile(text)
+	if err == nil {
+		p.made.Add(text, program)
+	}
+	return program, err
+}
 
 // Compile checks and compiles the patches of a space's spec, of which tenant is the space's, if it has one. There is an error for each
 // invalid value.
@@ -48,7 +72,7 @@ func Compile(specs []v1alpha1.SyncPatch, tenant string, path *field.Path) (*Patc
 	if len(specs) == 0 {
 		return nil, nil
 	}
-	c, err := compiler()
+	c, err := shared()
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
@@ -61,10 +85,10 @@ func Compile(specs []v1alpha1.SyncPatch, tenant string, path *field.Path) (*Patc
 	return patches, errs
 }
 
-func compile(c *expression.Compiler, spec v1alpha1.SyncPatch, at *field.Path) (p patch, errs field.ErrorList) {
+func compile(c *programs, spec v1alpha1.SyncPatch, at *field.Path) (p patch, errs field.ErrorList) {
 	p.name = spec.Name
 	var err error
-	if p.program, err = c.Compile(spec.Expression); err != nil {
+	if p.program, err = c.compile(spec.Expression); err != nil {
 		errs = append(errs, field.Invalid(at.Child("expression"), spec.Expression, err.Error()))
 	}
 	if p.path, err = fieldpath.Parse(spec.Path); err == nil {
@@ -78,7 +102,10 @@ func compile(c *expression.Compiler, spec v1alpha1.SyncPatch, at *field.Path) (p
 	switch {
 	case !ok:
 		errs = append(errs, field.NotSupported(at.Child("resource"), spec.Resource, slices.Sorted(maps.Keys(possible))))
-	case err == nil:
+	case err != nil:
+	case p.path.Begins("metadata") && (r.Name != resources.Pods || !p.path.Begins("metadata", "labels")):
+		errs = append(errs, field.Forbidden(at.Child("path"), "the host's policies allow only labels of pods in metadata, because controllers of the host act on the rest"))
+	default:
 		if err := p.path.In(r.Type); err != nil {
 			errs = append(errs, field.Invalid(at.Child("path"), spec.Path, err.Error()))
 		}

@@ -76,6 +76,8 @@ func TestPatchesThatAreWrongAreNamed(t *testing.T) {
 		{v1alpha1.SyncPatch{Resource: "pods", Path: "spec.container", Expression: "1"}, `spec.patches[0].path: Invalid value: "spec.container": path "spec.container": ["spec"] has no field container`},
 		{v1alpha1.SyncPatch{Resource: "pods", Path: "metadata.name", Expression: "1"}, "can't be set"},
 		{v1alpha1.SyncPatch{Resource: "pods", Path: `metadata.labels["berth.dev/space"]`, Expression: "'other'"}, "can't be set"},
+		{v1alpha1.SyncPatch{Resource: "pods", Path: "metadata.annotations.a", Expression: "'a'"}, "only labels of pods"},
+		{v1alpha1.SyncPatch{Resource: "services", Path: "metadata.labels.a", Expression: "'a'"}, "only labels of pods"},
 		{v1alpha1.SyncPatch{Resource: "pods", Path: "spec.nodeName", Expression: "valu"}, "spec.patches[0].expression"},
 		{v1alpha1.SyncPatch{Resource: "pods", Path: "spec.nodeName", Expression: "tenant.labels.a"}, "undefined field 'labels'"},
 	} {

@@ -15,7 +15,7 @@ type SyncPatchApplyConfiguration struct {
 	// resource is the plural name, such as pods, of a resource that is synced to the host.
 	Resource *string `json:"resource,omitempty"`
 	// path is the path of the field in the object, such as spec.containers[*].image, where [*] stands for each element of a list,
-	// or spec.nodeSelector["example.com/pool"]. Of metadata, labels and annotations can be set. apiVersion, kind, and status can't.
+	// or spec.nodeSelector["example.com/pool"]. Of metadata, labels of pods can be set. apiVersion, kind, and status can't.
 	Path *string `json:"path,omitempty"`
 	// expression is a CEL expression that returns the value; null removes the field. Its variables are value, which is what the
 	// field has before, or null, object, which is the object in the space, and tenant.name and space.name. In a space
