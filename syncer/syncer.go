@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/syncer/classes"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/pods"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/syncer/services"
@@ -71,6 +72,8 @@ type Config struct {
 	// Sync says what is synced of the space. It must be within the host's options; see [resources.SyncOptions.Within].
 	// Nil means all that these allow.
 	Sync *resources.SyncOptions
+	// Patches are an admin's changes of the space's host objects; nil if there are none.
+	Patches *patches.Patches
 	// Virtual is a configuration for clients of the space's API with all rights.
 	Virtual *rest.Config
 	// Release is the release of Kubernetes that the space's API reports. Virtual nodes report the same.
@@ -107,8 +110,8 @@ func New(c Config) (*Syncer, error) {
 		return nil, fmt.Errorf("make host client of space %s: %w", c.Space.Name, err)
 	}
 	e, err := engine.New(engine.Config{
-		Space: c.Space, Host: c.Host.Host, Sync: ptr.Deref(c.Sync, c.Host.Sync), OnHost: onHost, Virtual: c.Virtual, Informers: c.Informers,
-		QuotaShort: c.QuotaShort, Account: c.Account, Logger: c.Logger, Clock: c.Clock,
+		Space: c.Space, Host: c.Host.Host, Sync: ptr.Deref(c.Sync, c.Host.Sync), Patches: c.Patches, OnHost: onHost, Virtual: c.Virtual,
+		Informers: c.Informers, QuotaShort: c.QuotaShort, Account: c.Account, Logger: c.Logger, Clock: c.Clock,
 	})
 	if err != nil {
 		return nil, err

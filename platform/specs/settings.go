@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -31,6 +32,7 @@ import (
 type Settings struct {
 	limits     bounds.Limits
 	sync       resources.SyncOptions
+	patches    *patches.Patches
 	placement  translate.Placement
 	priorities translate.Priorities
 	security   translate.PodSecurity
@@ -69,6 +71,8 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // in spaceDefaults; the schema of Space rejects it
 		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "must be 0 or more"))
 	}
+	patched, more := patches.Compile(spec.Patches, spec.TenantName, path.Child("patches"))
+	settings.patches, errs = patched, append(errs, more...)
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)
 	priorities, more := prioritiesOf(&spec.Priority, path.Child("priority"))

@@ -207,5 +207,5 @@ func (s *Specs) Objects(space string) translate.Settings {
 // Shard returns the settings of a space for its shard. closed are ranges that are closed to all spaces.
 func (s *Specs) Shard(space string, closed []netip.Prefix) shard.Settings {
 	own := s.Of(space)
-	return shard.Settings{Limits: own.limits, Tenant: s.tenantOf(space), Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed)), Access: s.Access(space), HostLimits: isolation.Limits(own.LimitRange)}
+	return shard.Settings{Limits: own.limits, Tenant: s.tenantOf(space), Sync: &own.sync, Patches: own.patches, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed)), Access: s.Access(space), HostLimits: isolation.Limits(own.LimitRange)}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -99,7 +100,7 @@ func (s *Engine) Refuse(v client.Object, err error) error {
 func (s *Engine) Explain(v client.Object, err error) (r Refusal, told bool) {
 	message := err.Error()
 	switch {
-	case errors.As(err, &Forbidden{}), errors.Is(err, bounds.ErrExceeded):
+	case errors.As(err, &Forbidden{}), errors.Is(err, bounds.ErrExceeded), patches.IsError(err):
 		return Refusal{ReasonForbids, message}, true
 	case errors.Is(err, ErrForeign):
 		return Refusal{ReasonTaken, message}, true

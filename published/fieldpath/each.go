@@ -1,0 +1,42 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fieldpath
+
+import "slices"
+
+// Each returns the paths of the fields of an object that p stands for: p itself, or if it has [*], one for each element of these lists
+// that the object has.
+func (p Path) Each(object map[string]any) []Path {
+	at := slices.IndexFunc(p.steps, func(s step) bool { return s.each })
+	if at < 0 {
+		return []Path{p}
+	}
+	list, _ := Path{steps: p.steps[:at]}.Get(object).([]any)
+	var paths []Path
+	for i := range list {
+		one := Path{text: p.text, steps: slices.Clone(p.steps)}
+		one.steps[at] = step{index: i, inList: true}
+		paths = append(paths, one.Each(object)...)
+	}
+	return paths
+}
+
+// Get returns the value of the field; nil if the object does not have it, or if the path has [*]. It must not be changed.
+func (p Path) Get(object map[string]any) any {
+	var node any = object
+	for _, next := range p.steps {
+		switch have := node.(type) {
+		case map[string]any:
+			node = have[next.key] // a key is never empty
+		case []any:
+			if !next.inList || next.each || next.index >= len(have) {
+				return nil
+			}
+			node = have[next.index]
+		default:
+			return nil
+		}
+	}
+	return node
+}
