@@ -6,53 +6,54 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-const patchedSpec = `{patches: [
+const patchedSpec = `{isolation: %s, nodes: {allowedLabels: [kubernetes.io/os]}, patches: [
   {name: registry, resource: pods, path: "spec.containers[*].image", expression: '"mirror.example.com/" + value'},
-  {name: team, resource: pods, path: 'metadata.labels["example.com/team"]', expression: 'space.name + "." + object.metadata.namespace'},
-  {name: sticky, resource: services, path: spec.sessionAffinity, expression: '"ClientIP"'},
-  {name: bandwidth, resource: pods, path: 'metadata.labels["example.com/class"]', expression: 'null'},
+  {name: debugging, resource: pods, path: "spec.ephemeralContainers[*].image", expression: '"mirror.example.com/" + value'},
+  {name: team, resource: pods, path: 'metadata.labels["example.com/team"]', expression: 'tenant.name + space.name + "." + object.metadata.namespace'},
+  {name: pool, resource: pods, path: 'spec.nodeSelector["kubernetes.io/os"]', expression: 'object.metadata.namespace == "default" ? "linux" : value'},
+  {name: class, resource: pods, path: 'metadata.labels["example.com/class"]', expression: 'null'},
 ]}`
 
-// S1: an admin sets fields of the objects of a space on the host. The tenant's own objects stay as they are. A patch of a space replaces one
-// of the platform.
-func TestPatchesSetFieldsOnTheHost(t *testing.T) {
+// S1: an admin sets fields of the pods of a space on the host. The tenant's own pods stay as they are. A patch of a space replaces one of the
+// platform.
+func TestPatchesSetFieldsOfPodsOnTheHost(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--space", "usual", configured(t, `spaceDefaults: {patches: [
-  {name: bandwidth, resource: pods, path: 'metadata.labels["example.com/class"]', expression: '"small"'}]}`))
+  {name: class, resource: pods, path: 'metadata.labels["example.com/class"]', expression: '"small"'}]}`))
 	host, usual := b.host(t), b.space(t, "usual")
-	applySpace(t, host, "own", patchedSpec)
-	own := b.space(t, "own")
 	hostPod := func(space, name string) *corev1.Pod {
 		t.Helper()
 		return must(host.CoreV1().Pods("berth-"+space).Get(t.Context(), space+"--default--"+name, metav1.GetOptions{}))(t)
 	}
-
 	usual.run(t, "default", newPod("web"))
 	if pod := hostPod("usual", "web"); pod.Spec.Containers[0].Image != "nginx" || pod.Labels["example.com/class"] != "small" {
 		t.Errorf("the host pod of a space without patches has the image %s and labels %v", pod.Spec.Containers[0].Image, pod.Labels)
 	}
-	written := own.run(t, "default", newPod("web"))
-	if pod := hostPod("own", "web"); pod.Spec.Containers[0].Image != "mirror.example.com/nginx" || pod.Labels["example.com/team"] != "own.default" || pod.Labels["example.com/class"] != "" {
-		t.Errorf("the host pod has the image %s and labels %v", pod.Spec.Containers[0].Image, pod.Labels)
-	}
-	if written.Spec.Containers[0].Image != "nginx" || len(written.Labels) > 0 {
-		t.Errorf("the tenant's pod has the image %s and labels %v", written.Spec.Containers[0].Image, written.Labels)
-	}
-	own.kubectl(t, "create", "service", "clusterip", "web", "--tcp=80")
-	eventually(t, func() error {
-		service, err := host.CoreV1().Services("berth-own").Get(t.Context(), "own--default--web", metav1.GetOptions{})
-		if err != nil || service.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
-			return fmt.Errorf("the host's service is %+v (%w)", service.Spec, err)
+
+	for space, isolation := range map[string]string{"own": "Shared", "alone": "Dedicated"} {
+		applySpace(t, host, space, fmt.Sprintf(patchedSpec, isolation))
+		own := b.space(t, space)
+		written := own.run(t, "default", newPod("web"))
+		pod := hostPod(space, "web")
+		if pod.Spec.Containers[0].Image != "mirror.example.com/nginx" || pod.Labels["example.com/team"] != space+".default" || pod.Labels["example.com/class"] != "" ||
+			pod.Spec.NodeSelector["kubernetes.io/os"] != "linux" {
+			t.Errorf("%s: the host pod has the image %s, labels %v, node selector %v", space, pod.Spec.Containers[0].Image, pod.Labels, pod.Spec.NodeSelector)
 		}
-		return nil
-	})
+		if written.Spec.Containers[0].Image != "nginx" || len(written.Labels) > 0 {
+			t.Errorf("%s: the tenant's pod has the image %s and labels %v", space, written.Spec.Containers[0].Image, written.Labels)
+		}
+	}
+	own := b.space(t, "own")
+	uid := own.awaitRunning(t, "default", "web").UID
 
 	t.Run("an image that the tenant changes is patched, too", func(t *testing.T) {
 		own.kubectl(t, "set", "image", "pod/web", "c=nginx:2")
@@ -64,40 +65,71 @@ func TestPatchesSetFieldsOnTheHost(t *testing.T) {
 		})
 	})
 
-	t.Run("a change holds for new pods, and restarts none", func(t *testing.T) {
+	t.Run("so are ephemeral containers, also of a pod that was not on the host yet", func(t *testing.T) {
+		gated := newPod("gated", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} })
+		must(own.CoreV1().Pods("default").Create(t.Context(), gated, metav1.CreateOptions{}))(t)
+		for _, name := range []string{"web", "gated"} {
+			now := must(own.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{}))(t)
+			now.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox"}}}
+			must(own.CoreV1().Pods("default").UpdateEphemeralContainers(t.Context(), name, now, metav1.UpdateOptions{}))(t)
+		}
+		own.kubectl(t, "patch", "pod", "gated", "--type=json", `-p=[{"op": "remove", "path": "/spec/schedulingGates"}]`)
+		for _, name := range []string{"web", "gated"} {
+			eventually(t, func() error {
+				pod, err := host.CoreV1().Pods("berth-own").Get(t.Context(), "own--default--"+name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if c := pod.Spec.EphemeralContainers; len(c) != 1 || c[0].Image != "mirror.example.com/busybox" {
+					return fmt.Errorf("%s has %+v", name, c)
+				}
+				return nil
+			})
+		}
+	})
+
+	t.Run("a change holds for pods that run, too, and replaces none", func(t *testing.T) {
 		applySpace(t, host, "own", `{patches: [{name: registry, resource: pods, path: "spec.containers[*].image", expression: '"other.example.com/" + value'}]}`)
 		eventually(t, func() error {
-			if image := hostPod("own", "web").Spec.Containers[0].Image; image != "other.example.com/nginx:2" {
-				return errors.New(image)
+			if pod := hostPod("own", "web"); pod.Spec.Containers[0].Image != "other.example.com/nginx:2" || pod.Labels["example.com/class"] != "small" || pod.Labels["example.com/team"] != "" {
+				return fmt.Errorf("the image is %s, and the labels are %v", pod.Spec.Containers[0].Image, pod.Labels)
 			}
 			return nil
 		})
-		if now := own.awaitRunning(t, "default", "web"); now.UID != written.UID {
+		if now := own.awaitRunning(t, "default", "web"); now.UID != uid {
 			t.Error("the pod was replaced")
 		}
 	})
 
 	t.Run("what is wrong is named, and the space goes on", func(t *testing.T) {
-		host.apply(t, spaceObject("own", `{patches: [{name: registry, resource: pods, path: "spec.container[*].image", expression: value}]}`))
-		awaitReady(t, host, "own", "False InvalidSpec", `spec.patches[0].path: Invalid value: "spec.container[*].image"`, "has no field container", "correct the path")
-		host.apply(t, spaceObject("own", `{patches: [{name: registry, resource: nodes, path: spec, expression: value}]}`))
-		awaitReady(t, host, "own", "False InvalidSpec", `spec.patches[0].resource: Unsupported value: "nodes"`)
-		host.apply(t, spaceObject("own", `{patches: [{name: registry, resource: services, path: metadata.labels.team, expression: '"a"'}]}`))
-		awaitReady(t, host, "own", "False InvalidSpec", `spec.patches[0].path: Forbidden`, "only labels of pods")
+		host.apply(t, spaceObject("own", `{patches: [{name: registry, resource: pods, path: "spec.containers[*].imag", expression: value}]}`))
+		awaitReady(t, host, "own", "False InvalidSpec", `spec.patches[0].path: Invalid value: "spec.containers[*].imag"`, "has no field imag", "correct the path")
+		if out, err := host.tryKubectl(t, spaceObject("own", `{patches: [{name: registry, resource: nodes, path: spec, expression: value}]}`), "apply", "-f", "-"); err == nil {
+			t.Errorf("patches of nodes are accepted: %s", out)
+		}
 		own.run(t, "default", newPod("meanwhile"))
 		if image := hostPod("own", "meanwhile").Spec.Containers[0].Image; image != "other.example.com/nginx" {
 			t.Errorf("the earlier patch is gone: %s", image)
 		}
 	})
 
-	t.Run("a patch that fails is told the tenant", func(t *testing.T) {
-		applySpace(t, host, "own", `{patches: [{name: from-label, resource: pods, path: "spec.nodeSelector.pool", expression: 'object.metadata.labels["pool"]'}]}`)
+	t.Run("the tenant reads why a patch fails, and what runs goes on", func(t *testing.T) {
+		applySpace(t, host, "own", `{patches: [{name: from-label, resource: pods, path: "spec.containers[*].image", expression: 'value + ":" + object.metadata.labels["release"]'}]}`)
 		must(own.CoreV1().Pods("default").Create(t.Context(), newPod("unlabeled"), metav1.CreateOptions{}))(t)
 		event := own.awaitEvent(t, "default", "Pod", "unlabeled", "SpaceForbids")
 		if !strings.Contains(event.Message, `patch "from-label" can't be applied`) || !strings.Contains(event.Message, "no such key") {
 			t.Errorf("the event says %q", event.Message)
 		}
-		own.awaitRunning(t, "default", "web") // what is on the host stays
+		// A pod that can't be patched any more still has its status.
+		must(host.CoreV1().Pods("berth-own").Patch(t.Context(), "own--default--web", types.MergePatchType,
+			[]byte(`{"status": {"conditions": [{"type": "Initialized", "status": "True"}]}}`), metav1.PatchOptions{}, "status"))(t)
+		eventually(t, func() error {
+			now := must(own.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{}))(t)
+			if !slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodInitialized }) {
+				return fmt.Errorf("the conditions are %+v", now.Status.Conditions)
+			}
+			return nil
+		})
 	})
 }
 
@@ -107,9 +139,8 @@ func TestHostilePatchesAreHeldToTheIsolation(t *testing.T) {
 	b := start(t, "--space", "demo")
 	host := b.host(t)
 	for name, patch := range map[string]string{
-		"host-network": `{name: it, resource: pods, path: spec.hostNetwork, expression: "true"}`,
-		"account":      `{name: it, resource: pods, path: spec.serviceAccountName, expression: "'berth-syncer'"}`,
 		"privileged":   `{name: it, resource: pods, path: "spec.containers[*].securityContext.privileged", expression: "true"}`,
+		"capabilities": `{name: it, resource: pods, path: "spec.containers[*].securityContext.capabilities.add", expression: "['SYS_ADMIN']"}`,
 		"volume":       `{name: it, resource: pods, path: spec.volumes, expression: "[{'name': dyn('a'), 'hostPath': dyn({'path': '/'})}]"}`,
 	} {
 		applySpace(t, host, "demo", "{patches: ["+patch+"]}")

@@ -102,7 +102,7 @@ type Settings struct {
 	Tenant *bounds.Tenant
 	// Sync says what is synced of the space, within what Config.Sync allows. Nil means all of that.
 	Sync *resources.SyncOptions
-	// Patches are changes of the space's objects on the host; nil if there are none.
+	// Patches are changes of the space's pods on the host; nil if there are none.
 	Patches *patches.Patches
 	// Placement says where the space's pods run.
 	Placement translate.Placement

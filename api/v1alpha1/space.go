@@ -135,9 +135,10 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Sync []SyncOption `json:"sync,omitempty"`
-	// patches set fields of the objects that the space has on the host, such as the registry of images. They are applied last, in
-	// this order; what they make of an object is subject to the same rules of the host as any object of the space. A patch
-	// replaces the one of the same name in the platform's configuration. A change holds for what is created or changed later.
+	// patches set fields of the pods that the space has on the host, such as the registry of their images. They are applied last:
+	// first those of the platform's configuration, of which a patch here replaces the one of the same name, and then the others
+	// here, in this order. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
+	// holds for new pods, and as far as the field can change also for those that run: another image restarts their containers.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -245,27 +246,27 @@ type SyncOption struct {
 	Value string `json:"value,omitempty"`
 }
 
-// SyncPatch sets a field of the objects of a resource on the host.
+// SyncPatch sets a field of pods on the host.
 type SyncPatch struct {
 	// name is that of the patch, which tenants see if it can't be applied.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
-	// resource is the plural name, such as pods, of a resource that is synced to the host.
+	// resource is pods.
 	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Enum=pods
 	Resource string `json:"resource,omitempty"`
-	// path is the path of the field in the object, such as spec.containers[*].image, where [*] stands for each element of a list,
-	// or spec.nodeSelector["example.com/pool"]. Of metadata, labels of pods can be set. apiVersion, kind, and status can't.
+	// path is the path of the field in the pod, such as spec.containers[*].image, where [*] stands for each element of a list, or
+	// spec.nodeSelector["example.com/pool"]. Of metadata, single labels can be set, and of spec, the fields that the reference of
+	// syncing names.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Path string `json:"path,omitempty"`
 	// expression is a CEL expression that returns the value; null removes the field. Its variables are value, which is what the
-	// field has before, or null, object, which is the object in the space, and tenant.name and space.name. In a space
-	// without a tenant, the name of tenant is empty.
+	// field has before, or null, object, which is the pod in the space, and tenant.name and space.name. In a space without a
+	// tenant, the name of tenant is empty.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

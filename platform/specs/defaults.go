@@ -24,7 +24,6 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	}
 	own.Limits = joinMaps(own.Limits, defaults.Limits)
 	own.Sync = joinSync(own.Sync, defaults.Sync)
-	own.Patches = joinBy(own.Patches, defaults.Patches, func(p v1alpha1.SyncPatch) string { return p.Name })
 	own.Quota = joinMaps(own.Quota, defaults.Quota)
 	own.ScopedQuotas = joinBy(own.ScopedQuotas, defaults.ScopedQuotas, func(q v1alpha1.ScopedQuota) string { return q.Name })
 	own.LimitRange = either(own.LimitRange, defaults.LimitRange)

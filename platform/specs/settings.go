@@ -71,8 +71,6 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 	if seconds := spec.DedicateAfterSeconds; seconds != nil && *seconds < 0 { // in spaceDefaults; the schema of Space rejects it
 		errs = append(errs, field.Invalid(path.Child("dedicateAfterSeconds"), *seconds, "must be 0 or more"))
 	}
-	patched, more := patches.Compile(spec.Patches, spec.TenantName, path.Child("patches"))
-	settings.patches, errs = patched, append(errs, more...)
 	placement, more := placementOf(&spec.Nodes, path.Child("nodes"))
 	settings.placement, errs = placement, append(errs, more...)
 	priorities, more := prioritiesOf(&spec.Priority, path.Child("priority"))

@@ -28,7 +28,18 @@ const (
 	Timeout = time.Second
 	// checkFrequency is after how many iterations of a loop the timeout is checked.
 	checkFrequency = 100
+	// objectCost is what all evaluations for one object may cost together.
+	objectCost = 10 * CostLimit
 )
+
+// Budget limits what all expressions of one object cost, and how large their values are. It is used by one goroutine at a time.
+type Budget struct {
+	bytes int
+	cost  uint64
+}
+
+// NewBudget returns the budget of one object.
+func NewBudget() *Budget { return &Budget{bytes: MaxValueBytes, cost: objectCost} }
 
 // Compiler compiles expressions. It is safe for concurrent use.
 type Compiler struct{ env *cel.Env }
@@ -112,22 +123,27 @@ func isJSON(kind *cel.Type) bool {
 }
 
 // Evaluate returns the value as JSON has it: nil, a bool, a string, an int64, a float64, or a list or map of these. It takes
-// what the value costs in bytes from budget, which limits the size.
-func (p *Program) Evaluate(ctx context.Context, input Input, budget *int) (any, error) {
+// what the evaluation costs, and the size of the value, from the budget.
+func (p *Program) Evaluate(ctx context.Context, input Input, budget *Budget) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	value, _, err := p.program.ContextEval(ctx, map[string]any{
+	value, details, err := p.program.ContextEval(ctx, map[string]any{
 		"tenant": input.Tenant.value(), "space": input.Space.value(), "object": input.Object, "value": input.Value,
 	})
 	switch {
 	case err != nil && strings.Contains(err.Error(), "actual cost limit exceeded"): // cel-go has no other sign of it
 		return nil, errors.New("the expression costs too much; loop over fewer elements")
 	case err != nil && ctx.Err() != nil:
-		return nil, fmt.Errorf("the expression takes longer than %s; loop over fewer elements", Timeout)
+		return nil, fmt.Errorf("the expressions of the object take too long (%w); loop over fewer elements", ctx.Err())
 	case err != nil:
 		return nil, fmt.Errorf("evaluate the expression: %s", oneLine(err.Error()))
 	}
-	return convert(value, budget, 0)
+	cost := details.ActualCost()
+	if cost == nil || *cost > budget.cost {
+		return nil, errors.New("the expressions of the object cost too much together; loop over fewer elements, or set fewer fields")
+	}
+	budget.cost -= *cost
+	return convert(value, &budget.bytes, 0)
 }
 
 func (s Subject) value() map[string]any {

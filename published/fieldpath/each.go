@@ -3,23 +3,31 @@
 
 package fieldpath
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // Each returns the paths of the fields of an object that p stands for: p itself, or if it has [*], one for each element of these lists
 // that the object has.
-func (p Path) Each(object map[string]any) []Path {
+func (p Path) Each(object map[string]any) iter.Seq[Path] {
+	return func(yield func(Path) bool) { p.each(object, yield) }
+}
+
+func (p Path) each(object map[string]any, yield func(Path) bool) bool {
 	at := slices.IndexFunc(p.steps, func(s step) bool { return s.each })
 	if at < 0 {
-		return []Path{p}
+		return yield(p)
 	}
 	list, _ := Path{steps: p.steps[:at]}.Get(object).([]any)
-	var paths []Path
 	for i := range list {
 		one := Path{text: p.text, steps: slices.Clone(p.steps)}
 		one.steps[at] = step{index: i, inList: true}
-		paths = append(paths, one.Each(object)...)
+		if !one.each(object, yield) {
+			return false
+		}
 	}
-	return paths
+	return true
 }
 
 // Get returns the value of the field; nil if the object does not have it, or if the path has [*]. It must not be changed.

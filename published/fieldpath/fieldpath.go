@@ -121,15 +121,8 @@ func (p Path) Settable() error {
 		"kind, and status", p.text)
 }
 
-// Begins reports whether the first steps of the path are these names.
-func (p Path) Begins(names ...string) bool {
-	for i, name := range names {
-		if p.key(i) != name {
-			return false
-		}
-	}
-	return true
-}
+// Name returns the name that a step of the path has; it is empty if the path is shorter, and for an element of a list.
+func (p Path) Name(i int) string { return p.key(i) }
 
 func (p Path) key(i int) string {
 	if i >= len(p.steps) {

@@ -21,7 +21,7 @@ func (p Path) In(like any) error {
 		case reflect.PointerTo(at).Implements(reflect.TypeFor[json.Marshaler]()): // it has a form of its own, such as a quantity
 			return p.missing(depth, "a value without fields")
 		case next.inList:
-			if at.Kind() != reflect.Slice {
+			if at.Kind() != reflect.Slice || at.Elem().Kind() == reflect.Uint8 { // bytes are a string in JSON
 				return p.missing(depth, "not a list")
 			}
 			at = at.Elem()

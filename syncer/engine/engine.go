@@ -25,7 +25,6 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/syncer/hostcache"
-	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -49,8 +48,6 @@ type Config struct {
 	Virtual *rest.Config
 	// Informers are the informers of the space, shared with its controllers.
 	Informers informers.SharedInformerFactory
-	// Patches are an admin's changes of the space's host objects; nil if there are none.
-	Patches *patches.Patches
 	// QuotaShort, if set, is called with what was requested when the host rejects an object because of the space's quota. It must not block.
 	QuotaShort func(requested corev1.ResourceList)
 	// Account counts what the space uses of limited resources. Nothing is counted if it is nil.
@@ -89,7 +86,6 @@ type Engine struct {
 	processor    *computing
 	creates      pendingCreates
 	account      *bounds.Account // nil in tests
-	patches      *patches.Patches
 	// soon and later are the pauses before a retry: soon for errors of the syncer, later for what the syncer can't
 	// change.
 	soon, later workqueue.TypedRateLimiter[Key]
@@ -110,7 +106,7 @@ func New(c Config) (*Engine, error) {
 		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](FirstRetry, lastRetry),
 		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		Work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},
-		creates: pendingCreates{of: map[hostcache.Object]*pendingCreate{}}, account: c.Account, patches: c.Patches,
+		creates: pendingCreates{of: map[hostcache.Object]*pendingCreate{}}, account: c.Account,
 		names: map[string]*nameWatch{}, extended: map[cache.SharedIndexInformer]*added{}, added: map[string]*added{},
 	}
 	s.Queue = newQueue(workers, s.reconcile)

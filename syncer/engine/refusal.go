@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/bounds"
-	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -100,7 +99,7 @@ func (s *Engine) Refuse(v client.Object, err error) error {
 func (s *Engine) Explain(v client.Object, err error) (r Refusal, told bool) {
 	message := err.Error()
 	switch {
-	case errors.As(err, &Forbidden{}), errors.Is(err, bounds.ErrExceeded), patches.IsError(err):
+	case errors.As(err, &Forbidden{}), errors.Is(err, bounds.ErrExceeded):
 		return Refusal{ReasonForbids, message}, true
 	case errors.Is(err, ErrForeign):
 		return Refusal{ReasonTaken, message}, true

@@ -145,12 +145,6 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 	if hosted && k.held(v, host) {
 		return holdLag, nil
 	}
-	if hosted {
-		if want, err = k.patched(ctx, v, want); err != nil {
-			_, err = k.settle(ctx, key, v, hosted, err)
-			return 0, err
-		}
-	}
 	if hosted && k.NeedsRecreate != nil && k.NeedsRecreate(want, host) {
 		return 0, k.deleteHost(ctx, host) // the deletion triggers another sync
 	}
@@ -199,23 +193,6 @@ func (k *Resource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err
 	return want, wanted, err
 }
 
-// patched returns what the admin's patches make of v's wanted host object.
-func (k *Resource[T]) patched(ctx context.Context, v, want T) (T, error) {
-	if !k.patches.Any(k.Name) {
-		return want, nil
-	}
-	var out client.Object
-	var err error
-	k.Compute(ctx, func() {
-		out, err = k.patches.Apply(ctx, k.Name, k.Space.Name, v, want)
-	})
-	if err != nil {
-		return want, err
-	}
-	patched, _ := out.(T)
-	return patched, nil
-}
-
 // held reports whether the host object is not, or no longer, for this version of v.
 func (k *Resource[T]) held(v, host T) bool {
 	return k.Writer.held(hostcache.Object{Resource: k.Name, NamespacedName: client.ObjectKeyFromObject(host)}, hostcache.Version(v.GetResourceVersion()))
@@ -233,9 +210,6 @@ func (k *Resource[T]) create(ctx context.Context, v, want T) (host T, err error)
 		if err := k.BeforeCreate(ctx, v, want); err != nil {
 			return host, err
 		}
-	}
-	if want, err = k.patched(ctx, v, want); err != nil {
-		return host, err
 	}
 	created := want
 	if k.ForCreate != nil {

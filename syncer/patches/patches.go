@@ -7,124 +7,39 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/lru"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/published/expression"
 	"github.com/berth-dev/berth/published/fieldpath"
-	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// maxFields is how many fields of one object the patches may set, because a tenant decides how long the object's lists are.
-const maxFields = 1000
+// timeout limits the time in which the patches of one pod are applied. What expressions cost is limited, too, and ends almost all earlier.
+const timeout = 500 * time.Millisecond
 
 // Patches are the compiled patches of a space. They are safe for concurrent use. Nil has none.
-type Patches struct {
-	tenant string
-	of     map[string][]patch // by resource
-}
+type Patches struct{ list []patch }
 
 type patch struct {
 	name    string
 	path    fieldpath.Path
+	kind    kind
 	program *expression.Program
 }
 
-// maxPrograms is how many compiled expressions are kept for other spaces that have the same.
-const maxPrograms = 1000
-
-// programs compiles expressions. Spaces with the same expression share a program, since most patches are for all spaces.
-type programs struct {
-	compiler *expression.Compiler
-	made     *lru.Cache // by the expression
+// Pod is a pod of a space.
+type Pod struct {
+	// Tenant is empty for a space without a tenant.
+	Tenant, Space string
+	// Source is the pod in the space. It is not changed.
+	Source *corev1.Pod
 }
 
-// shared is made when it is needed first, because that takes 100 ms.
-var shared = sync.OnceValues(func() (*programs, error) {
-	compiler, err := expression.NewPatchCompiler()
-	return &programs{compiler: compiler, made: lru.New(maxPrograms)}, err
-})
-
-func (p *programs) compile(text string) (*expression.Program, error) {
-	if made, ok := p.made.Get(text); ok {
-		return made.(*expression.Program), nil
-	}
-	program, err := p.compiler.Compile(text)
-	if err == nil {
-		p.made.Add(text, program)
-	}
-	return program, err
-}
-
-// Compile checks and compiles the patches of a space's spec, of which tenant is the space's, if it has one. There is an error for each
-// invalid value.
-func Compile(specs []v1alpha1.SyncPatch, tenant string, path *field.Path) (*Patches, field.ErrorList) {
-	if len(specs) == 0 {
-		return nil, nil
-	}
-	c, err := shared()
-	if err != nil {
-		return nil, field.ErrorList{field.InternalError(path, err)}
-	}
-	patches, errs := &Patches{tenant: tenant, of: map[string][]patch{}}, field.ErrorList{}
-	for i, spec := range specs {
-		compiled, more := compile(c, spec, path.Index(i))
-		errs = append(errs, more...)
-		patches.of[spec.Resource] = append(patches.of[spec.Resource], compiled)
-	}
-	return patches, errs
-}
-
-func compile(c *programs, spec v1alpha1.SyncPatch, at *field.Path) (p patch, errs field.ErrorList) {
-	p.name = spec.Name
-	var err error
-	if p.program, err = c.compile(spec.Expression); err != nil {
-		errs = append(errs, field.Invalid(at.Child("expression"), spec.Expression, err.Error()))
-	}
-	if p.path, err = fieldpath.Parse(spec.Path); err == nil {
-		err = p.path.Settable()
-	}
-	if err != nil {
-		errs = append(errs, field.Invalid(at.Child("path"), spec.Path, err.Error()))
-	}
-	possible := patchable()
-	r, ok := possible[spec.Resource]
-	switch {
-	case !ok:
-		errs = append(errs, field.NotSupported(at.Child("resource"), spec.Resource, slices.Sorted(maps.Keys(possible))))
-	case err != nil:
-	case p.path.Begins("metadata") && (r.Name != resources.Pods || !p.path.Begins("metadata", "labels")):
-		errs = append(errs, field.Forbidden(at.Child("path"), "the host's policies allow only labels of pods in metadata, because controllers of the host act on the rest"))
-	default:
-		if err := p.path.In(r.Type); err != nil {
-			errs = append(errs, field.Invalid(at.Child("path"), spec.Path, err.Error()))
-		}
-	}
-	return p, errs
-}
-
-// patchable are the resources whose objects go to the host.
-func patchable() map[string]resources.Resource {
-	possible := map[string]resources.Resource{}
-	for _, r := range resources.Table() {
-		if r.Direction == resources.ToHost {
-			possible[r.Name] = r
-		}
-	}
-	return possible
-}
-
-// Error is why an object could not be patched. It is for the tenant, who can't see the patch, and for the admin.
+// Error is why a pod could not be patched. It is for the tenant, who can't see the patch, and for the admin.
 type Error struct {
 	patch string
 	err   error
@@ -136,51 +51,74 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Any reports whether there are patches for the objects of a resource.
-func (p *Patches) Any(resource string) bool { return p != nil && len(p.of[resource]) > 0 }
+// Any sets, in a host pod that is wanted, the fields that may change later. The error is an [*Error], or that of ctx.
+func (p *Patches) Any(ctx context.Context, of Pod, host *corev1.Pod) error {
+	return p.apply(ctx, of, host, func(k kind) bool { return k != ofNew })
+}
 
-// Apply returns the host object that the patches make of host, which is not changed. Source is the object in the space of that name.
-func (p *Patches) Apply(ctx context.Context, resource, space string, source, host client.Object) (client.Object, error) {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(host)
-	if err != nil {
-		return nil, fmt.Errorf("convert an object of %s: %w", resource, err)
+// New sets, in a host pod that is about to be created, the fields that can't change later. The error is as that of [Patches.Any].
+func (p *Patches) New(ctx context.Context, of Pod, host *corev1.Pod) error {
+	return p.apply(ctx, of, host, func(k kind) bool { return k == ofNew })
+}
+
+// Labels sets the labels of a host pod. The error is as that of [Patches.Any].
+func (p *Patches) Labels(ctx context.Context, of Pod, host *corev1.Pod) error {
+	return p.apply(ctx, of, host, func(k kind) bool { return k == label })
+}
+
+func (p *Patches) apply(ctx context.Context, of Pod, host *corev1.Pod, concerns func(kind) bool) error {
+	if p == nil {
+		return nil
 	}
-	original, err := runtime.DefaultUnstructuredConverter.ToUnstructured(source)
-	if err != nil {
-		return nil, fmt.Errorf("convert an object of %s: %w", resource, err)
-	}
-	input := expression.Input{Tenant: expression.Subject{Name: p.tenant}, Space: expression.Subject{Name: space}, Object: original}
-	budget, left := expression.MaxValueBytes, maxFields
-	for _, one := range p.of[resource] {
-		if err := one.apply(ctx, object, input, &budget, &left); err != nil {
-			return nil, &Error{patch: one.name, err: err}
+	var list []patch
+	for _, one := range p.list {
+		if concerns(one.kind) {
+			list = append(list, one)
 		}
 	}
-	data, err := json.Marshal(object)
+	if len(list) == 0 {
+		return nil
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(host)
 	if err != nil {
-		return nil, fmt.Errorf("encode a patched object of %s: %w", resource, err)
+		return fmt.Errorf("convert a host pod: %w", err)
 	}
-	patched := resources.Of(resource).New()
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(patched); err != nil {
-		return nil, &Error{patch: p.names(resource), err: err}
+	source, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of.Source)
+	if err != nil {
+		return fmt.Errorf("convert a pod: %w", err)
 	}
-	return patched, nil
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	input := expression.Input{Tenant: expression.Subject{Name: of.Tenant}, Space: expression.Subject{Name: of.Space}, Object: source}
+	budget := expression.NewBudget()
+	for _, one := range list {
+		if err := one.apply(limited, object, input, budget); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return &Error{patch: one.name, err: err}
+		}
+	}
+	patched, err := decode(object)
+	if err != nil {
+		return &Error{patch: names(list), err: err}
+	}
+	*host = *patched
+	return nil
 }
 
-func (p *Patches) names(resource string) string {
-	var names []string
-	for _, one := range p.of[resource] {
-		names = append(names, one.name)
+func names(list []patch) string {
+	all := make([]string, len(list))
+	for i, one := range list {
+		all[i] = one.name
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(all, ", ")
 }
 
-func (p patch) apply(ctx context.Context, object map[string]any, input expression.Input, budget, left *int) error {
-	for _, path := range p.path.Each(object) {
-		if *left--; *left < 0 {
-			return fmt.Errorf("the object has more than %d fields that patches set", maxFields)
+func (p patch) apply(ctx context.Context, object map[string]any, input expression.Input, budget *expression.Budget) error {
+	for path := range p.path.Each(object) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("the patches take longer than %s; set fewer fields", timeout)
 		}
 		input.Value = path.Get(object)
 		value, err := p.program.Evaluate(ctx, input, budget)
@@ -194,8 +132,17 @@ func (p patch) apply(ctx context.Context, object map[string]any, input expressio
 	return nil
 }
 
-// IsError reports whether an object could not be patched.
-func IsError(err error) bool {
-	_, is := errors.AsType[*Error](err)
-	return is
+// decode returns the pod that an object is. Fields that pods don't have are an error.
+func decode(object map[string]any) (*corev1.Pod, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode a patched pod: %w", err)
+	}
+	pod := &corev1.Pod{}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(pod); err != nil {
+		return nil, fmt.Errorf("the result is no pod: %w", err)
+	}
+	return pod, nil
 }

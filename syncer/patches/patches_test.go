@@ -4,6 +4,8 @@
 package patches_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,44 +28,55 @@ func pod(containers int) *corev1.Pod {
 	return p
 }
 
-func one(path, expression string) []v1alpha1.SyncPatch {
-	return []v1alpha1.SyncPatch{{Name: "the-patch", Resource: resources.Pods, Path: path, Expression: expression}}
+func patch(name, path, expression string) v1alpha1.SyncPatch {
+	return v1alpha1.SyncPatch{Name: name, Resource: resources.Pods, Path: path, Expression: expression}
 }
 
-func compile(t *testing.T, specs []v1alpha1.SyncPatch) *patches.Patches {
+func compile(t *testing.T, specs ...v1alpha1.SyncPatch) *patches.Patches {
 	t.Helper()
-	compiled, errs := patches.Compile(specs, "solar", field.NewPath("spec", "patches"))
+	compiled, errs := patches.NewCompiler().Compile(specs, field.NewPath("spec", "patches"))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	return compiled
 }
 
-func TestPatchesSetFieldsOfTheHostObjectInTheirOrder(t *testing.T) {
-	p := compile(t, append(append(append(
-		one("spec.containers[*].image", `"mirror/" + value`),
-		one("spec.nodeSelector.pool", `object.metadata.namespace == "default" ? tenant.name : value`)...),
-		one("metadata.labels.space", `space.name + string(value == null)`)...),
-		one("metadata.labels.app", `null`)...))
-	if p.Any(resources.Services) || !p.Any(resources.Pods) {
-		t.Error("the patches are not those of pods only")
-	}
+// of is the pod of a tenant's space.
+func of(source *corev1.Pod) patches.Pod {
+	return patches.Pod{Tenant: "solar", Space: "demo", Source: source}
+}
+
+func TestPatchesSetFieldsOfTheHostPodInTheirOrder(t *testing.T) {
+	p := compile(t,
+		patch("a", "spec.containers[*].image", `"mirror/" + value`),
+		patch("b", "spec.nodeSelector.pool", `object.metadata.namespace == "default" ? tenant.name : value`),
+		patch("c", "metadata.labels.space", `space.name + string(value == null)`),
+		patch("d", "metadata.labels.app", `null`),
+		patch("e", "spec.containers[0].image", `value + "@1"`))
 	source, host := pod(2), pod(2)
 	host.Namespace, host.Name = "berth-demo", "default--web"
-	before := host.DeepCopy()
-	got, err := p.Apply(t.Context(), resources.Pods, "demo", source, host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := source.DeepCopy()
 	want := host.DeepCopy()
 	want.Labels = map[string]string{"space": "demotrue"}
-	want.Spec.NodeSelector = map[string]string{"pool": "solar"}
-	want.Spec.Containers[0].Image, want.Spec.Containers[1].Image = "mirror/nginx:0", "mirror/nginx:1"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	want.Spec.Containers[0].Image, want.Spec.Containers[1].Image = "mirror/nginx:0@1", "mirror/nginx:1"
+	err := p.Any(t.Context(), of(source), host)
+	if diff := cmp.Diff(want, host); diff != "" || err != nil {
+		t.Errorf("what may change later: %v, (-want +got):\n%s", err, diff)
 	}
-	if diff := cmp.Diff(before, host); diff != "" {
-		t.Errorf("the object itself was changed:\n%s", diff)
+	err = p.New(t.Context(), of(source), host)
+	want.Spec.NodeSelector = map[string]string{"pool": "solar"}
+	if diff := cmp.Diff(want, host); diff != "" || err != nil {
+		t.Errorf("what can't change later: %v, (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff(before, source); diff != "" {
+		t.Errorf("the pod in the space was changed:\n%s", diff)
+	}
+	labeled := pod(1)
+	if err := p.Labels(t.Context(), of(source), labeled); err != nil || labeled.Labels["space"] != "demotrue" || labeled.Spec.Containers[0].Image != "nginx:0" {
+		t.Errorf("labels alone: %v, %+v", err, labeled)
+	}
+	if err := (*patches.Patches)(nil).Any(t.Context(), of(source), host); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -72,44 +85,79 @@ func TestPatchesThatAreWrongAreNamed(t *testing.T) {
 		patch v1alpha1.SyncPatch
 		want  string
 	}{
-		{v1alpha1.SyncPatch{Resource: "nodes", Path: "spec.a", Expression: "1"}, `spec.patches[0].resource: Unsupported value: "nodes"`},
-		{v1alpha1.SyncPatch{Resource: "pods", Path: "spec.container", Expression: "1"}, `spec.patches[0].path: Invalid value: "spec.container": path "spec.container": ["spec"] has no field container`},
-		{v1alpha1.SyncPatch{Resource: "pods", Path: "metadata.name", Expression: "1"}, "can't be set"},
-		{v1alpha1.SyncPatch{Resource: "pods", Path: `metadata.labels["berth.dev/space"]`, Expression: "'other'"}, "can't be set"},
-		{v1alpha1.SyncPatch{Resource: "pods", Path: "metadata.annotations.a", Expression: "'a'"}, "only labels of pods"},
-		{v1alpha1.SyncPatch{Resource: "services", Path: "metadata.labels.a", Expression: "'a'"}, "only labels of pods"},
-		{v1alpha1.SyncPatch{Resource: "pods", Path: "spec.nodeName", Expression: "valu"}, "spec.patches[0].expression"},
-		{v1alpha1.SyncPatch{Resource: "pods", Path: "spec.nodeName", Expression: "tenant.labels.a"}, "undefined field 'labels'"},
+		{v1alpha1.SyncPatch{Name: "a", Resource: "nodes", Path: "spec.tolerations", Expression: "1"}, `spec.patches[0].resource: Unsupported value: "nodes"`},
+		{patch("", "spec.tolerations", "value"), "spec.patches[0].name: Required"},
+		{patch("a", "spec.container", "1"), `spec.patches[0].path: Invalid value: "spec.container": of spec, patches may set activeDeadlineSeconds, affinity`},
+		{patch("a", "spec.containers[*].imag", "1"), `["spec"]["containers"][*] has no field imag`},
+		{patch("a", "spec.hostNetwork", "true"), "of spec, patches may set"},
+		{patch("a", "spec.serviceAccountName", "'berth-syncer'"), "of spec, patches may set"},
+		{patch("a", "spec.nodeSelector", "{}"), "name a key"},
+		{patch("a", "spec.nodeSelector[*]", "''"), "name a key"},
+		{patch("a", "spec", "{}"), "of spec, patches may set"},
+		{patch("a", "metadata.name", "''"), "can't be set"},
+		{patch("a", "metadata.labels", "null"), "single labels only"},
+		{patch("a", "metadata.annotations.a", "'a'"), "single labels only"},
+		{patch("a", `metadata.labels["berth.dev/space"]`, "'other'"), "can't be set"},
+		{patch("a", "spec.tolerations", "valu"), "spec.patches[0].expression"},
+		{patch("a", "spec.tolerations", "tenant.labels.a"), "undefined field 'labels'"},
 	} {
-		_, errs := patches.Compile([]v1alpha1.SyncPatch{c.patch}, "", field.NewPath("spec", "patches"))
+		_, errs := patches.NewCompiler().Compile([]v1alpha1.SyncPatch{c.patch}, field.NewPath("spec", "patches"))
 		if err := errs.ToAggregate(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: the error is %v, want %q", c.patch, err, c.want)
 		}
 	}
+	var many []v1alpha1.SyncPatch
+	for range patches.MaxPatches + 1 {
+		many = append(many, patch("same", "spec.tolerations", "value"))
+	}
+	_, errs := patches.NewCompiler().Compile(many, field.NewPath("spec", "patches"))
+	if err := errs.ToAggregate(); err == nil || !strings.Contains(err.Error(), "Too many") || !strings.Contains(err.Error(), "spec.patches[1].name: Duplicate") {
+		t.Errorf("many of one name: %v", err)
+	}
 }
 
-func TestObjectsThatCantBePatchedSayWhichPatchAndWhy(t *testing.T) {
+func TestPodsThatCantBePatchedSayWhichPatchAndWhy(t *testing.T) {
 	for _, c := range []struct{ path, expression, want string }{
-		{"spec.nodeName", "object.spec.missing", "no such key"},
-		{"spec.priority", "'high'", "cannot unmarshal string into Go struct field PodSpec.spec.priority"},
-		{"spec.containers[0]", "{'nam': 'a'}", `unknown field "nam"`},
-		{"spec.containers[7].image", "'a'", "the index may be at most"},
+		{"spec.schedulerName", "object.spec.missing", "no such key"},
+		{"spec.activeDeadlineSeconds", "'long'", "cannot unmarshal string into Go struct field PodSpec.spec.activeDeadlineSeconds"},
+		{"spec.tolerations[0]", "{'nam': 'a'}", `unknown field "nam"`},
+		{"spec.tolerations[7].key", "'a'", "the index may be at most"},
 	} {
-		_, err := compile(t, one(c.path, c.expression)).Apply(t.Context(), resources.Pods, "demo", pod(1), pod(1))
-		if !patches.IsError(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `patch "the-patch"`) {
+		host := pod(1)
+		before := host.DeepCopy()
+		err := compile(t, patch("the-patch", c.path, c.expression)).New(t.Context(), of(pod(1)), host)
+		if is := (*patches.Error)(nil); !errors.As(err, &is) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `patch "the-patch"`) {
 			t.Errorf("%s: the error is %v, want %q", c.path, err, c.want)
+		}
+		if diff := cmp.Diff(before, host); diff != "" {
+			t.Errorf("%s: the host pod was changed:\n%s", c.path, diff)
 		}
 	}
 }
 
-// A tenant decides how many elements the lists of its objects have.
-func TestHostilePatchedListsAreBounded(t *testing.T) {
-	p := compile(t, one("spec.containers[*].env[*].value", "value"))
-	host := pod(100)
+// L3: a tenant decides how many elements the lists of its pods have.
+func TestHostilePodsMakePatchesCostLittle(t *testing.T) {
+	source, host := pod(1), pod(100)
+	source.Spec.Containers[0].Env = make([]corev1.EnvVar, 3000)
 	for i := range host.Spec.Containers {
-		host.Spec.Containers[i].Env = make([]corev1.EnvVar, 11)
+		host.Spec.Containers[i].Env = make([]corev1.EnvVar, 1000)
 	}
-	if _, err := p.Apply(t.Context(), resources.Pods, "demo", pod(1), host); !patches.IsError(err) || !strings.Contains(err.Error(), "more than 1000 fields") {
+	for _, expression := range []string{
+		`object.spec.containers.all(c, c.env.all(e, e.name == "")) ? "a" : "b"`,
+		`"` + strings.Repeat("x", 100) + `"`,
+	} {
+		err := compile(t, patch("each", "spec.containers[*].env[*].value", expression)).New(t.Context(), of(source), host)
+		if is := (*patches.Error)(nil); !errors.As(err, &is) {
+			t.Errorf("%s: %v", expression, err)
+		}
+	}
+}
+
+// A space that stops is no reason to tell a tenant that its pod can't be patched.
+func TestTheEndOfASpaceIsNoRefusal(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := compile(t, patch("a", "spec.containers[*].image", "[1, 2].map(i, value)[0]")).Any(ctx, of(pod(1)), pod(1)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -54,9 +54,10 @@ type SpaceSpecApplyConfiguration struct {
 	// Ready False. Copies of what is turned off are deleted, but volumes and snapshots stay. Quote on and off: YAML has them
 	// as booleans.
 	Sync []SyncOptionApplyConfiguration `json:"sync,omitempty"`
-	// patches set fields of the objects that the space has on the host, such as the registry of images. They are applied last, in
-	// this order; what they make of an object is subject to the same rules of the host as any object of the space. A patch
-	// replaces the one of the same name in the platform's configuration. A change holds for what is created or changed later.
+	// patches set fields of the pods that the space has on the host, such as the registry of their images. They are applied last:
+	// first those of the platform's configuration, of which a patch here replaces the one of the same name, and then the others
+	// here, in this order. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
+	// holds for new pods, and as far as the field can change also for those that run: another image restarts their containers.
 	Patches []SyncPatchApplyConfiguration `json:"patches,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
 	// that is there already. Pods can't use extended resources, huge pages, and devices of DeviceClasses that it doesn't

@@ -8,18 +8,19 @@ package v1alpha1
 // SyncPatchApplyConfiguration represents a declarative configuration of the SyncPatch type for use
 // with apply.
 //
-// SyncPatch sets a field of the objects of a resource on the host.
+// SyncPatch sets a field of pods on the host.
 type SyncPatchApplyConfiguration struct {
 	// name is that of the patch, which tenants see if it can't be applied.
 	Name *string `json:"name,omitempty"`
-	// resource is the plural name, such as pods, of a resource that is synced to the host.
+	// resource is pods.
 	Resource *string `json:"resource,omitempty"`
-	// path is the path of the field in the object, such as spec.containers[*].image, where [*] stands for each element of a list,
-	// or spec.nodeSelector["example.com/pool"]. Of metadata, labels of pods can be set. apiVersion, kind, and status can't.
+	// path is the path of the field in the pod, such as spec.containers[*].image, where [*] stands for each element of a list, or
+	// spec.nodeSelector["example.com/pool"]. Of metadata, single labels can be set, and of spec, the fields that the reference of
+	// syncing names.
 	Path *string `json:"path,omitempty"`
 	// expression is a CEL expression that returns the value; null removes the field. Its variables are value, which is what the
-	// field has before, or null, object, which is the object in the space, and tenant.name and space.name. In a space
-	// without a tenant, the name of tenant is empty.
+	// field has before, or null, object, which is the pod in the space, and tenant.name and space.name. In a space without a
+	// tenant, the name of tenant is empty.
 	Expression *string `json:"expression,omitempty"`
 }
 
