@@ -120,7 +120,11 @@ func TestPatchesSetFieldsOfPodsOnTheHost(t *testing.T) {
 		if !strings.Contains(event.Message, `patch "from-label" can't be applied`) || !strings.Contains(event.Message, "no such key") {
 			t.Errorf("the event says %q", event.Message)
 		}
-		// A pod that can't be patched any more still has its status.
+	})
+
+	t.Run("a pod that can't be changed any more still has its status", func(t *testing.T) {
+		applySpace(t, host, "own", `{patches: [{name: spaces, resource: pods, path: "spec.containers[*].image", expression: 'value + " "'}]}`)
+		own.awaitEvent(t, "default", "Pod", "web", "HostRefused")
 		must(host.CoreV1().Pods("berth-own").Patch(t.Context(), "own--default--web", types.MergePatchType,
 			[]byte(`{"status": {"conditions": [{"type": "Initialized", "status": "True"}]}}`), metav1.PatchOptions{}, "status"))(t)
 		eventually(t, func() error {

@@ -43,7 +43,7 @@ func CompileFields(compiler *expression.Compiler, fields []v1alpha1.PublicationF
 // Render sets the fields in a copy of input.Object, which itself is not changed. The copy is object, which may not share anything with it.
 // An expression sees the unchanged input.Object, and as its value what the field has in the copy after the fields before it were set.
 func (f Fields) Render(ctx context.Context, object map[string]any, input expression.Input) error {
-	budget := expression.NewBudget()
+	budget := expression.NewBudget(uint64(len(f)) * expression.CostLimit)
 	for i, field := range f {
 		for path := range field.path.Each(object) {
 			input.Value = path.Get(object)

@@ -137,7 +137,7 @@ type SpaceSpec struct {
 	Sync []SyncOption `json:"sync,omitempty"`
 	// patches set fields of the pods that the space has on the host, such as the registry of their images. They are applied last:
 	// first those of the platform's configuration, of which a patch here replaces the one of the same name, and then the others
-	// here, in this order. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
+	// here. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
 	// holds for new pods, and as far as the field can change also for those that run: another image restarts their containers.
 	// +optional
 	// +listType=map
@@ -258,8 +258,7 @@ type SyncPatch struct {
 	// +kubebuilder:validation:Enum=pods
 	Resource string `json:"resource,omitempty"`
 	// path is the path of the field in the pod, such as spec.containers[*].image, where [*] stands for each element of a list, or
-	// spec.nodeSelector["example.com/pool"]. Of metadata, single labels can be set, and of spec, the fields that the reference of
-	// syncing names.
+	// spec.nodeSelector["example.com/pool"]. The reference of syncing says which fields can be set.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

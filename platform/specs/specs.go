@@ -86,8 +86,8 @@ func New(c *Options) (*Specs, error) {
 	errs = append(append(errs, more...), checkSnapshots(&c.SpaceDefaults.Snapshots, c.SnapshotDestinations, defaults.Child("snapshots"))...)
 	usual.setSync(synced)
 	compiler := patches.NewCompiler()
-	patched, more := compiler.Compile(c.SpaceDefaults.Patches, defaults.Child("patches"))
-	usual.patches, errs = patched, append(errs, more...)
+	usual.patches, more = compiler.Compile(c.SpaceDefaults.Patches, defaults.Child("patches"))
+	errs = append(append(errs, more...), checkNumber(c.SpaceDefaults.Patches, defaults.Child("patches"))...)
 	s := &Specs{
 		sync: syncer.Options{Sync: offered, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
 		idleAfter: c.IdleAfter, destinations: c.SnapshotDestinations,
@@ -139,12 +139,21 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	return &settings, append(errs, more...)
 }
 
+// checkNumber rejects more patches than there may be.
+func checkNumber(specs []v1alpha1.SyncPatch, path *field.Path) field.ErrorList {
+	if len(specs) <= patches.MaxPatches {
+		return nil
+	}
+	return field.ErrorList{field.TooMany(path, len(specs), patches.MaxPatches)}
+}
+
 // patchesOf returns the patches of a space whose spec has these: those of the platform, some of which are replaced, and then the others.
 func (s *Specs) patchesOf(own []v1alpha1.SyncPatch, path *field.Path) (*patches.Patches, field.ErrorList) {
 	if len(own) == 0 {
 		return s.usual.patches, nil // shared by all such spaces
 	}
-	if _, errs := s.compiler.Compile(own, path); len(errs) > 0 {
+	_, errs := s.compiler.Compile(own, path)
+	if errs = append(errs, checkNumber(own, path)...); len(errs) > 0 {
 		return s.usual.patches, errs
 	}
 	all := slices.Clone(s.defaults.Patches)

@@ -28,8 +28,6 @@ const (
 	Timeout = time.Second
 	// checkFrequency is after how many iterations of a loop the timeout is checked.
 	checkFrequency = 100
-	// objectCost is what all evaluations for one object may cost together.
-	objectCost = 10 * CostLimit
 )
 
 // Budget limits what all expressions of one object cost, and how large their values are. It is used by one goroutine at a time.
@@ -38,8 +36,8 @@ type Budget struct {
 	cost  uint64
 }
 
-// NewBudget returns the budget of one object.
-func NewBudget() *Budget { return &Budget{bytes: MaxValueBytes, cost: objectCost} }
+// NewBudget returns the budget of one object, whose expressions may cost so much together.
+func NewBudget(cost uint64) *Budget { return &Budget{bytes: MaxValueBytes, cost: cost} }
 
 // Compiler compiles expressions. It is safe for concurrent use.
 type Compiler struct{ env *cel.Env }

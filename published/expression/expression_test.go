@@ -42,7 +42,7 @@ func TestEvaluateReturnsWhatJSONHas(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		budget := expression.NewBudget()
+		budget := expression.NewBudget(expression.CostLimit)
 		got, err := program.Evaluate(t.Context(), input, budget)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v, (-want +got):\n%s", text, err, diff)
@@ -88,7 +88,7 @@ func TestEvaluateIsBounded(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		budget := expression.NewBudget()
+		budget := expression.NewBudget(expression.CostLimit)
 		value, err := program.Evaluate(t.Context(), expression.Input{Object: map[string]any{"big": strings.Repeat("x", expression.MaxValueBytes)}}, budget)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, the error is %v, want one line that says %q", text, value, err, want)

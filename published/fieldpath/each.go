@@ -48,3 +48,22 @@ func (p Path) Get(object map[string]any) any {
 	}
 	return node
 }
+
+// InElements reports whether an object has all elements of lists that the path leads through or to.
+func (p Path) InElements(object map[string]any) bool {
+	var node any = object
+	for _, next := range p.steps {
+		switch have := node.(type) {
+		case map[string]any:
+			node = have[next.key]
+		case []any:
+			if next.index >= len(have) {
+				return false
+			}
+			node = have[next.index]
+		default:
+			return !next.inList
+		}
+	}
+	return true
+}

@@ -157,11 +157,14 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		}
 	}
 	if err != nil {
-		if paced := (*pacedError)(nil); hosted && k.SyncStatus != nil && errors.As(err, &paced) { // only the write to the host waits; the host's status need not
-			_, statusErr := k.SyncStatus(ctx, v, host)
+		var again time.Duration
+		if hosted && k.SyncStatus != nil && k.concernsWrite(v, err) {
+			var statusErr error
+			again, statusErr = k.SyncStatus(ctx, v, host)
 			err = errors.Join(err, statusErr)
 		}
-		return k.settle(ctx, key, v, hosted, err)
+		_, err = k.settle(ctx, key, v, hosted, err)
+		return again, err
 	}
 	if any(host) == any(*new(T)) {
 		return 0, nil
@@ -191,6 +194,16 @@ func (k *Resource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err
 	}
 	k.Compute(ctx, func() { want, wanted, err = k.ToHost(ctx, v) })
 	return want, wanted, err
+}
+
+// concernsWrite reports whether an error is only about a write of v's host object, which waits or is refused. Then the status of what the
+// host has goes on.
+func (k *Resource[T]) concernsWrite(v T, err error) bool {
+	if _, paced := errors.AsType[*pacedError](err); paced {
+		return true
+	}
+	_, told := k.Explain(v, err)
+	return told
 }
 
 // held reports whether the host object is not, or no longer, for this version of v.

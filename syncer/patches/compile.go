@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/lru"
 
@@ -19,11 +20,12 @@ import (
 	"github.com/berth-dev/berth/published/expression"
 	"github.com/berth-dev/berth/published/fieldpath"
 	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
 )
 
 const (
-	// MaxPatches is how many a space may have, those of the platform included.
-	MaxPatches = 64
+	// MaxPatches is how many a space may have, and how many the platform may have for all spaces.
+	MaxPatches = 32
 	// maxPrograms is how many compiled expressions are kept for other spaces that have the same.
 	maxPrograms = 1000
 )
@@ -40,15 +42,12 @@ func NewCompiler() *Compiler {
 	return &Compiler{expressions: sync.OnceValues(expression.NewPatchCompiler), programs: lru.New(maxPrograms)}
 }
 
-// Compile checks and compiles patches. It returns an error for each invalid value.
+// Compile checks and compiles patches. It returns an error for each invalid value, but the caller checks how many there are.
 func (c *Compiler) Compile(specs []v1alpha1.SyncPatch, path *field.Path) (*Patches, field.ErrorList) {
 	if len(specs) == 0 {
 		return nil, nil
 	}
 	var errs field.ErrorList
-	if len(specs) > MaxPatches {
-		errs = append(errs, field.TooMany(path, len(specs), MaxPatches))
-	}
 	patches, names := &Patches{}, sets.New[string]()
 	for i, spec := range specs {
 		at := path.Index(i)
@@ -94,14 +93,17 @@ func (c *Compiler) program(text string) (*expression.Program, error) {
 	return program, err
 }
 
-// fields returns the fields of a pod's spec that patches may set. Of the others, some say whose the pod is, some are the host's, and
-// the rest have settings of their own, such as spec.priority of a Space.
+// fields returns the fields of a pod's spec that patches may set. Of the others, some say whose the pod is, some are the host's, the tenant
+// may change some later, and the rest have settings of their own, such as spec.priority of a Space.
 func fields() []string {
 	return []string{
-		"activeDeadlineSeconds", "affinity", "containers", "dnsConfig", "ephemeralContainers", "imagePullSecrets", "initContainers", "nodeSelector",
-		"schedulerName", "securityContext", "terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints", "volumes",
+		"affinity", "containers", "dnsConfig", "ephemeralContainers", "imagePullSecrets", "initContainers", "nodeSelector", "securityContext", "tolerations",
+		"topologySpreadConstraints", "volumes",
 	}
 }
+
+// containers returns the fields that have containers.
+func containers() []string { return []string{"containers", "initContainers", "ephemeralContainers"} }
 
 func parse(text string) (fieldpath.Path, error) {
 	path, err := fieldpath.Parse(text)
@@ -114,10 +116,18 @@ func parse(text string) (fieldpath.Path, error) {
 	first, second, third := path.Name(0), path.Name(1), path.Name(2)
 	switch {
 	case first == "metadata" && second == "labels" && third != "":
+		if problems := validation.IsQualifiedName(third); len(problems) > 0 {
+			return path, fmt.Errorf("%q is no key of a label: %s", third, strings.Join(problems, "; "))
+		}
+		if translate.IsReservedLabel(third) {
+			return path, fmt.Errorf("controllers of the host act on the label %s; use a key in a domain of your own", third)
+		}
 	case first == "metadata":
 		return path, errors.New("of metadata, patches may set single labels only, such as metadata.labels.team: controllers of the host act on the rest")
 	case first == "spec" && second == "nodeSelector" && third == "":
 		return path, errors.New(`name a key, such as spec.nodeSelector.pool: other keys are those of the space's own nodes`)
+	case first == "spec" && slices.Contains(containers(), second) && (path.Name(3) == "" || path.Name(3) == "name" || path.Name(3) == "resources"):
+		return path, fmt.Errorf("name a field of each container, such as spec.%s[*].image, but neither name nor resources: limits have a limitRange", second)
 	case first != "spec" || !slices.Contains(fields(), second):
 		return path, fmt.Errorf("of spec, patches may set %s", strings.Join(fields(), ", "))
 	}
@@ -142,7 +152,7 @@ func kindOf(path fieldpath.Path) kind {
 		return label
 	case path.Name(1) == "ephemeralContainers":
 		return ofAny
-	case slices.Contains([]string{"containers", "initContainers"}, path.Name(1)) && slices.Contains([]string{"image", "resources"}, path.Name(3)):
+	case slices.Contains(containers(), path.Name(1)) && path.Name(3) == "image":
 		return ofAny
 	default:
 		return ofNew

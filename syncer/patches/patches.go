@@ -12,7 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/published/expression"
 	"github.com/berth-dev/berth/published/fieldpath"
@@ -20,6 +22,9 @@ import (
 
 // timeout limits the time in which the patches of one pod are applied. What expressions cost is limited, too, and ends almost all earlier.
 const timeout = 500 * time.Millisecond
+
+// maxCost is what the patches of one pod may cost that are applied at once.
+const maxCost = 10 * expression.CostLimit
 
 // Patches are the compiled patches of a space. They are safe for concurrent use. Nil has none.
 type Patches struct{ list []patch }
@@ -87,10 +92,12 @@ func (p *Patches) apply(ctx context.Context, of Pod, host *corev1.Pod, concerns 
 	if err != nil {
 		return fmt.Errorf("convert a pod: %w", err)
 	}
+	delete(source, "status") // a tenant writes it at will
+	unstructured.RemoveNestedField(source, "spec", "nodeName")
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	input := expression.Input{Tenant: expression.Subject{Name: of.Tenant}, Space: expression.Subject{Name: of.Space}, Object: source}
-	budget := expression.NewBudget()
+	budget := expression.NewBudget(maxCost)
 	for _, one := range list {
 		if err := one.apply(limited, object, input, budget); err != nil {
 			if ctx.Err() != nil {
@@ -102,6 +109,11 @@ func (p *Patches) apply(ctx context.Context, of Pod, host *corev1.Pod, concerns 
 	patched, err := decode(object)
 	if err != nil {
 		return &Error{patch: names(list), err: err}
+	}
+	for key, value := range patched.Labels {
+		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+			return &Error{patch: names(list), err: fmt.Errorf("%q is no value of the label %s: %s", value, key, strings.Join(problems, "; "))}
+		}
 	}
 	*host = *patched
 	return nil
@@ -117,6 +129,9 @@ func names(list []patch) string {
 
 func (p patch) apply(ctx context.Context, object map[string]any, input expression.Input, budget *expression.Budget) error {
 	for path := range p.path.Each(object) {
+		if !path.InElements(object) {
+			continue // it would add a container that is nothing but what the patch sets
+		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("the patches take longer than %s; set fewer fields", timeout)
 		}

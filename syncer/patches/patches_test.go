@@ -49,11 +49,13 @@ func of(source *corev1.Pod) patches.Pod {
 func TestPatchesSetFieldsOfTheHostPodInTheirOrder(t *testing.T) {
 	p := compile(t,
 		patch("a", "spec.containers[*].image", `"mirror/" + value`),
-		patch("b", "spec.nodeSelector.pool", `object.metadata.namespace == "default" ? tenant.name : value`),
+		patch("b", "spec.nodeSelector.pool", `!has(object.status) && object.metadata.namespace == "default" ? tenant.name : value`),
 		patch("c", "metadata.labels.space", `space.name + string(value == null)`),
 		patch("d", "metadata.labels.app", `null`),
-		patch("e", "spec.containers[0].image", `value + "@1"`))
+		patch("e", "spec.containers[0].image", `value + "@1"`),
+		patch("f", "spec.containers[2].image", `"none"`), patch("g", "spec.initContainers[0].image", `"none"`))
 	source, host := pod(2), pod(2)
+	source.Status.Phase = corev1.PodRunning
 	host.Namespace, host.Name = "berth-demo", "default--web"
 	before := source.DeepCopy()
 	want := host.DeepCopy()
@@ -87,7 +89,14 @@ func TestPatchesThatAreWrongAreNamed(t *testing.T) {
 	}{
 		{v1alpha1.SyncPatch{Name: "a", Resource: "nodes", Path: "spec.tolerations", Expression: "1"}, `spec.patches[0].resource: Unsupported value: "nodes"`},
 		{patch("", "spec.tolerations", "value"), "spec.patches[0].name: Required"},
-		{patch("a", "spec.container", "1"), `spec.patches[0].path: Invalid value: "spec.container": of spec, patches may set activeDeadlineSeconds, affinity`},
+		{patch("a", "spec.container", "1"), `spec.patches[0].path: Invalid value: "spec.container": of spec, patches may set affinity, containers`},
+		{patch("a", "spec.containers", "value"), "name a field of each container"},
+		{patch("a", "spec.containers[*]", "value"), "name a field of each container"},
+		{patch("a", "spec.initContainers[0].name", "'a'"), "name a field of each container"},
+		{patch("a", "spec.containers[*].resources.limits.cpu", "'1'"), "name a field of each container"},
+		{patch("a", "spec.schedulerName", "'a'"), "of spec, patches may set"},
+		{patch("a", `metadata.labels["app.kubernetes.io/instance"]`, "'a'"), "controllers of the host act on the label"},
+		{patch("a", `metadata.labels["a b"]`, "'a'"), "is no key of a label"},
 		{patch("a", "spec.containers[*].imag", "1"), `["spec"]["containers"][*] has no field imag`},
 		{patch("a", "spec.hostNetwork", "true"), "of spec, patches may set"},
 		{patch("a", "spec.serviceAccountName", "'berth-syncer'"), "of spec, patches may set"},
@@ -106,22 +115,18 @@ func TestPatchesThatAreWrongAreNamed(t *testing.T) {
 			t.Errorf("%+v: the error is %v, want %q", c.patch, err, c.want)
 		}
 	}
-	var many []v1alpha1.SyncPatch
-	for range patches.MaxPatches + 1 {
-		many = append(many, patch("same", "spec.tolerations", "value"))
-	}
-	_, errs := patches.NewCompiler().Compile(many, field.NewPath("spec", "patches"))
-	if err := errs.ToAggregate(); err == nil || !strings.Contains(err.Error(), "Too many") || !strings.Contains(err.Error(), "spec.patches[1].name: Duplicate") {
-		t.Errorf("many of one name: %v", err)
+	same := patch("same", "spec.tolerations", "value")
+	_, errs := patches.NewCompiler().Compile([]v1alpha1.SyncPatch{same, same}, field.NewPath("spec", "patches"))
+	if err := errs.ToAggregate(); err == nil || !strings.Contains(err.Error(), "spec.patches[1].name: Duplicate") {
+		t.Errorf("two of one name: %v", err)
 	}
 }
 
 func TestPodsThatCantBePatchedSayWhichPatchAndWhy(t *testing.T) {
 	for _, c := range []struct{ path, expression, want string }{
-		{"spec.schedulerName", "object.spec.missing", "no such key"},
-		{"spec.activeDeadlineSeconds", "'long'", "cannot unmarshal string into Go struct field PodSpec.spec.activeDeadlineSeconds"},
-		{"spec.tolerations[0]", "{'nam': 'a'}", `unknown field "nam"`},
-		{"spec.tolerations[7].key", "'a'", "the index may be at most"},
+		{"spec.dnsConfig", "object.spec.missing", "no such key"},
+		{"spec.securityContext.runAsUser", "'root'", "cannot unmarshal string into Go struct field"},
+		{"spec.tolerations", "[{'nam': 'a'}]", `unknown field "nam"`},
 	} {
 		host := pod(1)
 		before := host.DeepCopy()
@@ -132,6 +137,14 @@ func TestPodsThatCantBePatchedSayWhichPatchAndWhy(t *testing.T) {
 		if diff := cmp.Diff(before, host); diff != "" {
 			t.Errorf("%s: the host pod was changed:\n%s", c.path, diff)
 		}
+	}
+}
+
+func TestAValueThatNoLabelHasIsNoRefusalOfTheHost(t *testing.T) {
+	host := pod(1)
+	err := compile(t, patch("the-patch", "metadata.labels.team", `"a b"`)).Any(t.Context(), of(pod(1)), host)
+	if is := (*patches.Error)(nil); !errors.As(err, &is) || !strings.Contains(err.Error(), `"a b" is no value of the label team`) || host.Labels["team"] != "" {
+		t.Errorf("%v, %v", err, host.Labels)
 	}
 }
 

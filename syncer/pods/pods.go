@@ -164,7 +164,8 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 	}
 	have := host.DeepCopy()
 	pod.PushLabels(s.Space, v, in, have)
-	if err := s.patches.Labels(ctx, s.patchedPod(v), have); err != nil {
+	s.Compute(ctx, func() { err = s.patches.Labels(ctx, s.patchedPod(v), have) })
+	if err != nil {
 		return patched(err)
 	}
 	if maps.Equal(have.Labels, host.Labels) {

@@ -56,7 +56,7 @@ type SpaceSpecApplyConfiguration struct {
 	Sync []SyncOptionApplyConfiguration `json:"sync,omitempty"`
 	// patches set fields of the pods that the space has on the host, such as the registry of their images. They are applied last:
 	// first those of the platform's configuration, of which a patch here replaces the one of the same name, and then the others
-	// here, in this order. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
+	// here. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
 	// holds for new pods, and as far as the field can change also for those that run: another image restarts their containers.
 	Patches []SyncPatchApplyConfiguration `json:"patches,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing

@@ -15,8 +15,7 @@ type SyncPatchApplyConfiguration struct {
 	// resource is pods.
 	Resource *string `json:"resource,omitempty"`
 	// path is the path of the field in the pod, such as spec.containers[*].image, where [*] stands for each element of a list, or
-	// spec.nodeSelector["example.com/pool"]. Of metadata, single labels can be set, and of spec, the fields that the reference of
-	// syncing names.
+	// spec.nodeSelector["example.com/pool"]. The reference of syncing says which fields can be set.
 	Path *string `json:"path,omitempty"`
 	// expression is a CEL expression that returns the value; null removes the field. Its variables are value, which is what the
 	// field has before, or null, object, which is the pod in the space, and tenant.name and space.name. In a space without a
