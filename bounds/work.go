@@ -19,8 +19,17 @@ type Work struct {
 	atEnd []func()
 	// promised to the work, see [Account.Promise]
 	promised map[Quantity]int64
-	turn     func(ctx context.Context) (release func(), err error)
-	charge   func(time.Duration)
+	turns    Turns
+}
+
+// Turns is how the work of a tenant waits for that of others. Each function may be nil.
+type Turns struct {
+	// Take waits for the turn of a part, see [Work.Turn].
+	Take func(ctx context.Context) (release func(), err error)
+	// Charge counts what a processor did outside of turns, see [Work.Charge].
+	Charge func(time.Duration)
+	// Yield lets the work of others go on, see [Work.Yield].
+	Yield func()
 }
 
 // Begin notes that a part of the work begins, and reports whether it may: not if all parts before it have ended. If so,
@@ -62,26 +71,31 @@ func (w *Work) AtEnd(f func()) {
 	w.atEnd = append(w.atEnd, f)
 }
 
-// ByTurns has parts of the work wait for their turns, and what takes no turn charged; see [Work.Turn] and [Work.Charge]. It must be called
-// before the work begins, and not of a nil Work.
-func (w *Work) ByTurns(turn func(ctx context.Context) (release func(), err error), charge func(time.Duration)) {
-	w.turn, w.charge = turn, charge
-}
+// ByTurns has the work wait for that of others. It must be called before the work begins, and not of a nil Work.
+func (w *Work) ByTurns(turns Turns) { w.turns = turns }
 
 // Charge counts what a processor did for the work outside of turns.
 func (w *Work) Charge(d time.Duration) {
-	if w != nil && w.charge != nil {
-		w.charge(d)
+	if w != nil && w.turns.Charge != nil {
+		w.turns.Charge(d)
+	}
+}
+
+// Yield is to be called again and again by work that takes long. It lets other goroutines run from time to time. In a busy process the
+// work may rest, so that others meet a little of it at each time instead of all of it at once.
+func (w *Work) Yield() {
+	if w != nil && w.turns.Yield != nil {
+		w.turns.Yield()
 	}
 }
 
 // Turn waits, until ctx ends, for the turn of a part that the request's own turn does not cover, such as to read what a watch begins with.
 // If there is no error, release must be called at the end of the part.
 func (w *Work) Turn(ctx context.Context) (release func(), err error) {
-	if w == nil || w.turn == nil {
+	if w == nil || w.turns.Take == nil {
 		return func() {}, nil
 	}
-	return w.turn(ctx)
+	return w.turns.Take(ctx)
 }
 
 type workKey struct{}

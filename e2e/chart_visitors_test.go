@@ -15,8 +15,8 @@ import (
 // visitTime is how long a user of another tenant may keep a connection without a grant.
 const visitTime = 12 * time.Second
 
-// visits lets a user of another tenant enter pods by one grant, and reach their ports by another.
-const visits = `
+// execAndForwardGrants let bob of another tenant run kubectl exec by one grant, and kubectl port-forward by another.
+const execAndForwardGrants = `
 apiVersion: access.berth.dev/v1alpha1
 kind: TenantAccess
 metadata: {name: enter}
@@ -50,7 +50,7 @@ func checkVisitor(t *testing.T, space *cluster, bobs, pod string) {
 		}
 	}
 	refused()
-	space.apply(t, strings.ReplaceAll(visits, "TENANT", bobs))
+	space.apply(t, strings.ReplaceAll(execAndForwardGrants, "TENANT", bobs))
 	eventually(t, func() error {
 		_, err := bob.CoreV1().Pods("default").Get(t.Context(), pod, metav1.GetOptions{})
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/httpstatus"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/internal/yield"
 )
 
 const (
@@ -108,29 +109,42 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 			return
 		}
 		work := &bounds.Work{}
-		charge := func(d time.Duration) { l.others.pace.chargeIfSlow(who.tenant, d) }
-		work.ByTurns(func(ctx context.Context) (func(), error) { return l.readTurn(ctx, who) }, charge)
 		work.Begin()
 		work.AtEnd(end) // what the handler leaves running counts
 		defer work.Done()
-		release, err := l.turn(r.Context(), who, k)
+		held, err := l.turn(r.Context(), who, k)
 		if err != nil {
 			reject(w, space, err, meter)
 			finish(w, r)
 			return
 		}
-		defer release()
+		defer held.release()
 		parts := &partsWriter{ResponseWriter: w, ctx: r.Context(), long: k.long, turn: func(ctx context.Context) (func(), error) {
 			return l.others.take(ctx, who, partCost)
-		}, busy: l.busy(who.tenant)}
+		}, busy: l.busy(who.tenant), work: work}
+		charge := func(d time.Duration) { l.others.pace.chargeIfSlow(who.tenant, d) }
 		if k.watch || k.list {
 			parts.sent = func(bytes int) { charge(time.Duration(bytes) * watchByte) }
 		}
 		parts.end = func() {
 			parts.over.Store(true)
-			release()
+			held.release()
 		}
-		defer safego.AfterFunc(k.lease, "end a turn", parts.end).Stop()
+		var point yield.Point
+		lease := safego.AfterFunc(k.lease, "end a turn", parts.end)
+		defer lease.Stop()
+		work.ByTurns(bounds.Turns{
+			Take:   func(ctx context.Context) (func(), error) { return l.readTurn(ctx, who) },
+			Charge: charge,
+			Yield: func() {
+				point.Pass(func(worked time.Duration) {
+					held.rest(worked)
+					if lease.Stop() { // it has not ended, and did not wait for something else
+						lease.Reset(k.lease)
+					}
+				})
+			},
+		})
 		if !k.long && r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // a request without a body needs no deadline
 		}
@@ -158,13 +172,13 @@ func (l *Limiter) limitVisit(space string, meter Meter, next http.Handler) http.
 }
 
 // turn waits until a request may execute.
-func (l *Limiter) turn(ctx context.Context, who flow, k class) (release func(), err error) {
+func (l *Limiter) turn(ctx context.Context, who flow, k class) (*turn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, turnTimeout, errTurn)
 	defer cancel()
 	if k.list {
-		return l.lists.take(ctx, who, 1)
+		return l.lists.begin(ctx, who, 1)
 	}
-	return l.others.take(ctx, who, k.cost)
+	return l.others.begin(ctx, who, k.cost)
 }
 
 // readTurn waits until what a watch begins with may be read, or a part of it.

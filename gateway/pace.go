@@ -32,15 +32,17 @@ const (
 	paceWait = 5 * time.Second
 	// paceEvents is the minimum number of scheduling delays from which the percentile is computed.
 	paceEvents = 100
+	// restMost is how long work rests at most each time. That is every 2 ms, so it still has paceLeast.
+	restMost = 20 * time.Millisecond
 	// paceSlower and paceFaster are the factors by which the pace changes in paceEvery.
-	paceSlower, paceFaster = 0.4, 1.008
+	paceSlower, paceFaster = 0.2, 1.008
 )
 
 // pace is how much one tenant may have executing at once while other tenants use the process, too. While goroutines wait
 // for a processor, it falls, down to an equal share for each tenant; after that, it slowly rises. A tenant that is alone
 // may use everything.
 //
-// The pace falls to 40% in 20 ms and rises by 0.8%.
+// The pace falls to 20% in 20 ms and rises by 0.8%.
 // So a tenant that makes goroutines wait for 50 ms of each second keeps it low, though not below an equal share.
 //
 // It is safe for concurrent use.
@@ -139,6 +141,18 @@ func (p *pace) add(tenant string, d time.Duration) {
 	s.work = min(s.work+d, p.credit+time.Duration(float64(paceWait)*min(1, p.units)))
 }
 
+// rest charges work that is under way, and returns how long it should rest.
+func (p *pace) rest(tenant string, worked time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.ask(tenant)
+	if p.alone || p.units >= 1 {
+		return 0
+	}
+	p.add(tenant, min(worked, restMost)) // if it took longer, it waited for a processor or for its client
+	return min(restMost, time.Duration(float64(max(0, s.work-p.credit))/p.units))
+}
+
 // of returns the current state of a tenant. The pace must be locked.
 func (p *pace) of(tenant string, now time.Time) *paced {
 	s := p.tenants[tenant]
@@ -175,7 +189,8 @@ func (p *pace) adjust(now time.Time) {
 	case p.alone || since > paceActive: // try whether others can use more
 		p.units, p.alone = p.first(), false
 	case p.last.since(before) > paceDelay:
-		p.units = max(p.units*paceSlower, min(p.most, least))
+		// Units that no tenant has yet don't make goroutines wait.
+		p.units = max(min(p.units, p.largest())*paceSlower, min(p.most, least))
 	default:
 		p.units = min(p.most, p.units*math.Pow(paceFaster, float64(since)/float64(paceEvery)))
 	}
@@ -196,6 +211,14 @@ func (s *paced) adjust(p *pace, since time.Duration) {
 		s.units = max(p.first(), s.units/faster)
 	}
 	s.wanted = false
+}
+
+// largest returns the most units that a tenant may have.
+func (p *pace) largest() (units float64) {
+	for _, s := range p.tenants {
+		units = max(units, s.units)
+	}
+	return units
 }
 
 // first is how many units a tenant may have at first.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/internal/yield"
 )
@@ -38,7 +39,8 @@ type partsWriter struct {
 	turn  func(ctx context.Context) (release func(), err error)
 	sent  func(bytes int) // if set, is told what parts after the request's own turn were
 	busy  func() bool     // whether the tenant has less than its share, so that streams take turns, too
-	point yield.Point
+	work  *bounds.Work
+	point yield.Point // after the request's own turn
 }
 
 // Unwrap is used by [http.ResponseController].
@@ -54,13 +56,14 @@ func (w *partsWriter) WriteHeader(code int) {
 
 // Write implements [http.ResponseWriter].
 func (w *partsWriter) Write(part []byte) (int, error) {
-	w.point.Pass()
 	if !w.over.Load() {
+		w.work.Yield()
 		if w.end != nil {
 			defer safego.AfterFunc(unreadLease, "end a turn", w.end).Stop()
 		}
 		return w.ResponseWriter.Write(part)
 	}
+	w.point.Pass(nil)
 	end, err := beginPart(w.ctx, w.turn, partLease)
 	if err != nil {
 		return 0, err

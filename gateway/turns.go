@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -49,7 +50,18 @@ type ticket struct {
 	cost    int
 	at      time.Time // when it was granted
 	charged bool      // counts towards the tenant's pace
+	resting bool      // uses nothing of the total now
+	given   bool      // back
 	granted chan struct{}
+}
+
+// turn is what a request may use until it releases it. It is safe for concurrent use.
+type turn struct {
+	turns  *turns
+	line   *line
+	ticket *ticket
+	// release gives it back. It may be called more than once.
+	release func()
 }
 
 func newTurns(total, share int) *turns {
@@ -59,6 +71,15 @@ func newTurns(total, share int) *turns {
 // take waits until a tenant may use cost more, and it is the user's turn. release must be called afterwards; it may be called more than
 // once.
 func (t *turns) take(ctx context.Context, who flow, cost int) (release func(), err error) {
+	held, err := t.begin(ctx, who, cost)
+	if err != nil {
+		return nil, err
+	}
+	return held.release, nil
+}
+
+// begin is [turns.take] for work that rests.
+func (t *turns) begin(ctx context.Context, who flow, cost int) (*turn, error) {
 	mine := &ticket{cost: cost, granted: make(chan struct{})}
 	t.mu.Lock()
 	l := t.lines[who.tenant]
@@ -72,10 +93,10 @@ func (t *turns) take(ctx context.Context, who flow, cost int) (release func(), e
 	l.join(who.user, mine)
 	t.grant()
 	t.mu.Unlock()
-	release = sync.OnceFunc(func() { t.give(l, mine) })
+	held := &turn{turns: t, line: l, ticket: mine, release: sync.OnceFunc(func() { t.give(l, mine) })}
 	select {
 	case <-mine.granted:
-		return release, nil
+		return held, nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
@@ -89,7 +110,7 @@ func (t *turns) take(ctx context.Context, who flow, cost int) (release func(), e
 	}
 	t.mu.Unlock()
 	if !left { // it was granted in the meantime
-		release()
+		held.release()
 	}
 	return nil, context.Cause(ctx)
 }
@@ -132,13 +153,41 @@ func (l *line) pass() {
 func (t *turns) give(l *line, of *ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if of.charged {
+	if of.charged && !of.resting {
 		t.pace.charge(l.tenant, time.Since(of.at))
 	}
-	t.used -= of.cost
+	if !of.resting {
+		t.used -= of.cost
+	}
+	of.given = true
 	l.used -= of.cost
 	t.grant()
 	t.drop(l)
+}
+
+// rest lets other goroutines run, after the work has gone on for a while. If the tenant has had more than its share in a busy process, the
+// work rests. It keeps what the tenant may use, so that none of the tenant's requests begins meanwhile, and leaves the total to others.
+func (h *turn) rest(worked time.Duration) {
+	t, mine := h.turns, h.ticket
+	wait := t.pace.rest(h.line.tenant, worked)
+	t.mu.Lock()
+	if wait > 0 && !mine.given {
+		mine.resting = true
+		t.used -= mine.cost
+		t.grant()
+	}
+	t.mu.Unlock()
+	if wait > 0 {
+		<-time.After(wait)
+	} else {
+		runtime.Gosched()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if mine.resting && !mine.given {
+		t.used += mine.cost // even if that is more than the total, for 2 ms
+	}
+	mine.resting, mine.at = false, time.Now()
 }
 
 // drop removes a tenant that uses nothing and has no waiting requests.

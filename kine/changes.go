@@ -103,7 +103,7 @@ func readEvents(ctx context.Context, rows *sql.Rows, val bool, limit readLimit) 
 		if err := ctx.Err(); err != nil {
 			return fail(err)
 		}
-		point.Pass()
+		point.Pass(nil)
 		if limit.page > 0 && size >= limit.page {
 			cut = true
 			break

@@ -299,11 +299,11 @@ func TestHostileListsOfWatchesTakeTurns(t *testing.T) {
 	rev := create(t, s, "/registry/pods/a", "x")
 	turn, asked := make(chan struct{}, 1), make(chan struct{})
 	work := &bounds.Work{}
-	work.ByTurns(func(context.Context) (func(), error) {
+	work.ByTurns(bounds.Turns{Take: func(context.Context) (func(), error) {
 		asked <- struct{}{}
 		turn <- struct{}{}
 		return func() { <-turn }, nil
-	}, nil)
+	}})
 	ctx := bounds.WithWork(t.Context(), work)
 	list := func(ctx context.Context) error {
 		resp, err := s.Client().KV.Get(ctx, "/registry/pods/", clientv3.WithRange("/registry/pods0"), clientv3.WithLimit(500))

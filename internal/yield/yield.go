@@ -19,15 +19,20 @@ type Point struct {
 	last atomic.Int64 // when it yielded, in nanoseconds of the clock
 }
 
-// Pass lets other goroutines run, if that was not done for 2 ms since it was passed first.
-func (p *Point) Pass() {
+// Pass lets other goroutines run, if that was not done for 2 ms since it was passed first. It calls rest for that, if not nil, with the time
+// since then.
+func (p *Point) Pass(rest func(worked time.Duration)) {
 	now, last := time.Now().UnixNano(), p.last.Load()
 	switch since := time.Duration(now - last); {
 	case last == 0:
 		p.last.Store(now)
 	case since >= 0 && since < every: // or the clock was set back
 	case p.last.CompareAndSwap(last, now):
-		runtime.Gosched()
+		if rest == nil {
+			runtime.Gosched()
+		} else {
+			rest(since)
+		}
 		p.last.Store(time.Now().UnixNano())
 	}
 }

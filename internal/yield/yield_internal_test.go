@@ -14,7 +14,7 @@ func TestWorkYieldsNotTooOften(t *testing.T) {
 		var p Point
 		yields := func() bool {
 			before := p.last.Load()
-			p.Pass()
+			p.Pass(nil)
 			return before != 0 && p.last.Load() != before
 		}
 		if yields() {

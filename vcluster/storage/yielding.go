@@ -15,7 +15,7 @@ import (
 )
 
 // yielding lets other goroutines run while many objects are decoded: a request of another space would wait for 10 ms behind
-// each list of this one, at each of its steps.
+// each list of this one, at each of its steps. In a busy process, a list also rests, see [bounds.Work.Yield].
 type yielding struct {
 	value.Transformer
 	point yield.Point
@@ -30,9 +30,14 @@ const (
 // TransformFromStorage implements [value.Transformer]. Each watch decodes each object, also those that it does not send, when the turn of
 // its request is over.
 func (y *yielding) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
-	y.point.Pass()
-	if hub.FlowOf(ctx) != nil {
-		bounds.WorkOf(ctx).Charge(decodeObject + time.Duration(len(data))*decodeByte)
+	switch work := bounds.WorkOf(ctx); {
+	case hub.FlowOf(ctx) != nil:
+		work.Charge(decodeObject + time.Duration(len(data))*decodeByte)
+		y.point.Pass(nil)
+	case work != nil:
+		work.Yield()
+	default:
+		y.point.Pass(nil)
 	}
 	return y.Transformer.TransformFromStorage(ctx, data, dataCtx)
 }

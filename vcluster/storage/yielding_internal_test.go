@@ -18,7 +18,7 @@ import (
 func TestHostileWhatWatchesDecodeIsCharged(t *testing.T) {
 	var charged time.Duration
 	work := &bounds.Work{}
-	work.ByTurns(nil, func(d time.Duration) { charged += d })
+	work.ByTurns(bounds.Turns{Charge: func(d time.Duration) { charged += d }})
 	y := &yielding{Transformer: identity.NewEncryptCheckTransformer()}
 	ctx := bounds.WithWork(t.Context(), work)
 	data := make([]byte, 1<<20)
