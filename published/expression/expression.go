@@ -126,7 +126,8 @@ func (p *Program) Evaluate(ctx context.Context, input Input, budget *Budget) (an
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	value, details, err := p.program.ContextEval(ctx, map[string]any{
-		"tenant": input.Tenant.value(), "space": input.Space.value(), "object": input.Object, "value": input.Value,
+		"tenant": input.Tenant.value(), "space": input.Space.value(), "object": adapter{}.NativeToValue(input.Object),
+		"value": adapter{}.NativeToValue(input.Value),
 	})
 	switch {
 	case err != nil && strings.Contains(err.Error(), "actual cost limit exceeded"): // cel-go has no other sign of it

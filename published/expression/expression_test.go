@@ -104,3 +104,31 @@ func newCompiler(t *testing.T) *expression.Compiler {
 	}
 	return compiler
 }
+
+// An expression has the same value each time, also one that loops over a map.
+func TestLoopsOverMapsHaveAnOrder(t *testing.T) {
+	const keys = "abcdefghijklmnop"
+	labels := map[string]any{}
+	for _, key := range keys {
+		labels[string(key)] = map[string]any{"x": string(key), "y": string(key)}
+	}
+	input := expression.Input{Object: map[string]any{"labels": labels}, Value: map[string]any{"b": "b", "a": "a"}}
+	for text, want := range map[string]string{
+		`object.labels.map(k, k).join("")`:                                       keys,
+		`[object].map(o, o.labels.map(k, o.labels[k].map(l, l)[0]).join(""))[0]`: strings.Repeat("x", len(keys)),
+		`value.map(k, k).join("")`:                                               "ab",
+		`object.labels.transformList(k, v, k).join("")`:                          keys,
+	} {
+		program, err := newCompiler(t).Compile(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		for range 20 {
+			got, err := program.Evaluate(t.Context(), input, expression.NewBudget(expression.CostLimit))
+			if err != nil || got != want {
+				t.Fatalf("%s: %v %v, want %s", text, got, err, want)
+			}
+		}
+	}
+}

@@ -158,6 +158,9 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 	}
 	if err != nil {
 		var again time.Duration
+		if _, refused := k.Explain(v, err); hosted && k.Relabel != nil && refused { // policies select it by its labels, whatever else is refused
+			err = errors.Join(err, k.Relabel(ctx, v, host))
+		}
 		if hosted && k.SyncStatus != nil && k.concernsWrite(v, err) {
 			var statusErr error
 			again, statusErr = k.SyncStatus(ctx, v, host)

@@ -71,6 +71,21 @@ func (p *Patches) Labels(ctx context.Context, of Pod, host *corev1.Pod) error {
 	return p.apply(ctx, of, host, func(k kind) bool { return k == label })
 }
 
+// KeepLabels gives the labels that patches set the values that a host pod has, for when a patch fails.
+func (p *Patches) KeepLabels(labels, has map[string]string) {
+	for _, one := range p.list {
+		if one.kind != label {
+			continue
+		}
+		key := one.path.Name(2)
+		if value, ok := has[key]; ok {
+			labels[key] = value
+		} else {
+			delete(labels, key)
+		}
+	}
+}
+
 func (p *Patches) apply(ctx context.Context, of Pod, host *corev1.Pod, concerns func(kind) bool) error {
 	if p == nil {
 		return nil
@@ -92,7 +107,10 @@ func (p *Patches) apply(ctx context.Context, of Pod, host *corev1.Pod, concerns 
 	if err != nil {
 		return fmt.Errorf("convert a pod: %w", err)
 	}
-	delete(source, "status") // a tenant writes it at will
+	// A tenant writes its status at will, and the others change with that. An image made from them would restart containers again and again.
+	for _, field := range [][]string{{"status"}, {"metadata", "resourceVersion"}, {"metadata", "generation"}, {"metadata", "managedFields"}} {
+		unstructured.RemoveNestedField(source, field...)
+	}
 	unstructured.RemoveNestedField(source, "spec", "nodeName")
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -164,14 +164,18 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 	}
 	have := host.DeepCopy()
 	pod.PushLabels(s.Space, v, in, have)
-	s.Compute(ctx, func() { err = s.patches.Labels(ctx, s.patchedPod(v), have) })
-	if err != nil {
-		return patched(err)
+	var failed error
+	s.Compute(ctx, func() { failed = patched(s.patches.Labels(ctx, s.patchedPod(v), have)) })
+	if failed != nil { // policies must go on to select the pod
+		if !errors.As(failed, &engine.Forbidden{}) {
+			return failed
+		}
+		s.patches.KeepLabels(have.Labels, host.Labels)
 	}
 	if maps.Equal(have.Labels, host.Labels) {
-		return nil
+		return failed
 	}
-	return s.HostAPI.Update(ctx, have)
+	return errors.Join(failed, s.HostAPI.Update(ctx, have))
 }
 
 // reportLeftOut tells the tenant which fields of a pod the host or Berth dropped. This can change how the pod runs: on
