@@ -71,7 +71,7 @@ func (w *Work) AtEnd(f func()) {
 	w.atEnd = append(w.atEnd, f)
 }
 
-// ByTurns has the work wait for that of others. It must be called before the work begins, and not of a nil Work.
+// ByTurns has the work wait for that of others. It must be called before anything is done for w, which must not be nil.
 func (w *Work) ByTurns(turns Turns) { w.turns = turns }
 
 // Charge counts what a processor did for the work outside of turns.
@@ -82,11 +82,14 @@ func (w *Work) Charge(d time.Duration) {
 }
 
 // Yield is to be called again and again by work that takes long. It lets other goroutines run from time to time. In a busy process the
-// work may rest, so that others meet a little of it at each time instead of all of it at once.
-func (w *Work) Yield() {
-	if w != nil && w.turns.Yield != nil {
-		w.turns.Yield()
+// work may rest, so that others meet a little of it at each time instead of all of it at once. It returns false, and does nothing, if the
+// work does not wait for that of others.
+func (w *Work) Yield() bool {
+	if w == nil || w.turns.Yield == nil {
+		return false
 	}
+	w.turns.Yield()
+	return true
 }
 
 // Turn waits, until ctx ends, for the turn of a part that the request's own turn does not cover, such as to read what a watch begins with.

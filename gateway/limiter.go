@@ -130,20 +130,16 @@ func (l *Limiter) limit(space, user string, meter Meter, next http.Handler) http
 			parts.over.Store(true)
 			held.release()
 		}
+		defer held.endAfter(k.lease, parts.end)()
 		var point yield.Point
-		lease := safego.AfterFunc(k.lease, "end a turn", parts.end)
-		defer lease.Stop()
+		var rest func()
+		if k.list && r.Method == http.MethodGet {
+			rest = held.rest
+		}
 		work.ByTurns(bounds.Turns{
 			Take:   func(ctx context.Context) (func(), error) { return l.readTurn(ctx, who) },
 			Charge: charge,
-			Yield: func() {
-				point.Pass(func(worked time.Duration) {
-					held.rest(worked)
-					if lease.Stop() { // it has not ended, and did not wait for something else
-						lease.Reset(k.lease)
-					}
-				})
-			},
+			Yield:  func() { point.Pass(rest) },
 		})
 		if !k.long && r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // a request without a body needs no deadline

@@ -32,8 +32,6 @@ const (
 	paceWait = 5 * time.Second
 	// paceEvents is the minimum number of scheduling delays from which the percentile is computed.
 	paceEvents = 100
-	// restMost is how long work rests at most each time. That is every 2 ms, so it still has paceLeast.
-	restMost = 20 * time.Millisecond
 	// paceSlower and paceFaster are the factors by which the pace changes in paceEvery.
 	paceSlower, paceFaster = 0.2, 1.008
 )
@@ -141,16 +139,16 @@ func (p *pace) add(tenant string, d time.Duration) {
 	s.work = min(s.work+d, p.credit+time.Duration(float64(paceWait)*min(1, p.units)))
 }
 
-// rest charges work that is under way, and returns how long it should rest.
-func (p *pace) rest(tenant string, worked time.Duration) time.Duration {
+// rest charges work that is under way, if work is charged, and returns how long it should rest.
+func (p *pace) rest(tenant string, worked time.Duration) (wait time.Duration, charged bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.ask(tenant)
 	if p.alone || p.units >= 1 {
-		return 0
+		return 0, false
 	}
-	p.add(tenant, min(worked, restMost)) // if it took longer, it waited for a processor or for its client
-	return min(restMost, time.Duration(float64(max(0, s.work-p.credit))/p.units))
+	p.add(tenant, worked)
+	return min(restMost, time.Duration(float64(max(0, s.work-p.credit))/p.units)), true
 }
 
 // of returns the current state of a tenant. The pace must be locked.

@@ -5,7 +5,6 @@ package gateway
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +21,7 @@ type turns struct {
 
 	mu      sync.Mutex
 	used    int
+	resting int // tickets
 	lines   map[string]*line
 	waiting []*line     // in the order of their turns
 	again   *time.Timer // for tenants that have to wait because of the pace
@@ -50,18 +50,9 @@ type ticket struct {
 	cost    int
 	at      time.Time // when it was granted
 	charged bool      // counts towards the tenant's pace
-	resting bool      // uses nothing of the total now
+	resting int       // goroutines that rest; if there is one, the ticket uses nothing of the total
 	given   bool      // back
 	granted chan struct{}
-}
-
-// turn is what a request may use until it releases it. It is safe for concurrent use.
-type turn struct {
-	turns  *turns
-	line   *line
-	ticket *ticket
-	// release gives it back. It may be called more than once.
-	release func()
 }
 
 func newTurns(total, share int) *turns {
@@ -153,41 +144,16 @@ func (l *line) pass() {
 func (t *turns) give(l *line, of *ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if of.charged && !of.resting {
+	if of.charged && of.resting == 0 {
 		t.pace.charge(l.tenant, time.Since(of.at))
 	}
-	if !of.resting {
+	if of.resting == 0 {
 		t.used -= of.cost
 	}
 	of.given = true
 	l.used -= of.cost
 	t.grant()
 	t.drop(l)
-}
-
-// rest lets other goroutines run, after the work has gone on for a while. If the tenant has had more than its share in a busy process, the
-// work rests. It keeps what the tenant may use, so that none of the tenant's requests begins meanwhile, and leaves the total to others.
-func (h *turn) rest(worked time.Duration) {
-	t, mine := h.turns, h.ticket
-	wait := t.pace.rest(h.line.tenant, worked)
-	t.mu.Lock()
-	if wait > 0 && !mine.given {
-		mine.resting = true
-		t.used -= mine.cost
-		t.grant()
-	}
-	t.mu.Unlock()
-	if wait > 0 {
-		<-time.After(wait)
-	} else {
-		runtime.Gosched()
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if mine.resting && !mine.given {
-		t.used += mine.cost // even if that is more than the total, for 2 ms
-	}
-	mine.resting, mine.at = false, time.Now()
 }
 
 // drop removes a tenant that uses nothing and has no waiting requests.

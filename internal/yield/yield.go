@@ -19,9 +19,8 @@ type Point struct {
 	last atomic.Int64 // when it yielded, in nanoseconds of the clock
 }
 
-// Pass lets other goroutines run, if that was not done for 2 ms since it was passed first. It calls rest for that, if not nil, with the time
-// since then.
-func (p *Point) Pass(rest func(worked time.Duration)) {
+// Pass lets other goroutines run, if that was not done for 2 ms since it was passed first. If rest is not nil, it does that.
+func (p *Point) Pass(rest func()) {
 	now, last := time.Now().UnixNano(), p.last.Load()
 	switch since := time.Duration(now - last); {
 	case last == 0:
@@ -31,7 +30,7 @@ func (p *Point) Pass(rest func(worked time.Duration)) {
 		if rest == nil {
 			runtime.Gosched()
 		} else {
-			rest(since)
+			rest()
 		}
 		p.last.Store(time.Now().UnixNano())
 	}

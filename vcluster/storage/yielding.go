@@ -30,13 +30,11 @@ const (
 // TransformFromStorage implements [value.Transformer]. Each watch decodes each object, also those that it does not send, when the turn of
 // its request is over.
 func (y *yielding) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
-	switch work := bounds.WorkOf(ctx); {
-	case hub.FlowOf(ctx) != nil:
+	work, watch := bounds.WorkOf(ctx), hub.FlowOf(ctx) != nil
+	if watch {
 		work.Charge(decodeObject + time.Duration(len(data))*decodeByte)
-		y.point.Pass(nil)
-	case work != nil:
-		work.Yield()
-	default:
+	}
+	if watch || !work.Yield() {
 		y.point.Pass(nil)
 	}
 	return y.Transformer.TransformFromStorage(ctx, data, dataCtx)

@@ -18,7 +18,8 @@ import (
 func TestHostileWhatWatchesDecodeIsCharged(t *testing.T) {
 	var charged time.Duration
 	work := &bounds.Work{}
-	work.ByTurns(bounds.Turns{Charge: func(d time.Duration) { charged += d }})
+	yields := 0
+	work.ByTurns(bounds.Turns{Charge: func(d time.Duration) { charged += d }, Yield: func() { yields++ }})
 	y := &yielding{Transformer: identity.NewEncryptCheckTransformer()}
 	ctx := bounds.WithWork(t.Context(), work)
 	data := make([]byte, 1<<20)
@@ -32,10 +33,13 @@ func TestHostileWhatWatchesDecodeIsCharged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if decode(false); charged != 0 {
-		t.Errorf("%s is charged to a request that is no watch", charged)
+	if decode(false); charged != 0 || yields != 1 {
+		t.Errorf("%s is charged to a request that is no watch, and it yields %d times", charged, yields)
 	}
 	if decode(true); charged != decodeObject+(1<<20)*decodeByte {
 		t.Errorf("%s is charged to a watch", charged)
+	}
+	if yields != 1 {
+		t.Error("a watch, which has no turn, takes that of its request")
 	}
 }
