@@ -71,7 +71,7 @@ func (w *Work) AtEnd(f func()) {
 	w.atEnd = append(w.atEnd, f)
 }
 
-// ByTurns has the work wait for that of others. It must be called before anything is done for w, which must not be nil.
+// ByTurns has the work wait for that of others. It must be called before the request is served, and not of a nil Work.
 func (w *Work) ByTurns(turns Turns) { w.turns = turns }
 
 // Charge counts what a processor did for the work outside of turns.

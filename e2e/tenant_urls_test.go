@@ -89,7 +89,9 @@ func (u *tenantURLs) haveAllVerbs(t *testing.T) {
 	maps := u.solar.fullPaths(t, "solar").CoreV1().ConfigMaps("default")
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	follow := must(maps.Watch(ctx, metav1.ListOptions{LabelSelector: "of=test"}))(t)
+	// Without the version of a list, a watch begins with the state at any time after its request, as in upstream's storage.
+	listed := must(maps.List(ctx, metav1.ListOptions{LabelSelector: "of=test"}))(t)
+	follow := must(maps.Watch(ctx, metav1.ListOptions{LabelSelector: "of=test", ResourceVersion: listed.ResourceVersion}))(t)
 	defer follow.Stop()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "plan", Labels: map[string]string{"of": "test"}}}
 	object = must(maps.Create(t.Context(), object, metav1.CreateOptions{}))(t)

@@ -41,7 +41,7 @@ const (
 // may use everything.
 //
 // The pace falls to 20% in 20 ms and rises by 0.8%.
-// So a tenant that makes goroutines wait for 50 ms of each second keeps it low, though not below an equal share.
+// So a tenant that makes goroutines wait for 20 ms every 4 s keeps it low, though not below an equal share.
 //
 // It is safe for concurrent use.
 type pace struct {

@@ -31,7 +31,7 @@ type turn struct {
 	until  time.Time   // the end of the lease
 }
 
-// endAfter has the turn end by end, which calls release, when its work has gone on for a lease. stop must be called with the turn's work.
+// endAfter has the turn end by end, which calls release, when its work has gone on for a lease, in which it didn't rest. stop must be called at the end of the work.
 func (h *turn) endAfter(lease time.Duration, end func()) (stop func()) {
 	h.turns.mu.Lock()
 	defer h.turns.mu.Unlock()

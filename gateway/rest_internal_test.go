@@ -165,6 +165,27 @@ func TestHostileWorkBeforeARestIsCharged(t *testing.T) {
 	})
 }
 
+// L1: lists that rest have objects in memory. No more of them rest than may execute.
+func TestHostileFewListsRestAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := restingTurn(t)
+		turns := first.turns
+		<-time.After(2 * time.Millisecond)
+		if wait := first.beginRest(time.Now()); wait == 0 {
+			t.Fatal("the first does not rest")
+		}
+		turns.pace.charge("other", turns.pace.credit)
+		second, err := turns.begin(t.Context(), flow{tenant: "other"}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Millisecond)
+		if wait := second.beginRest(time.Now()); wait > 0 || turns.resting > turns.total {
+			t.Errorf("%d lists rest, want %d at most", turns.resting, turns.total)
+		}
+	})
+}
+
 // A list rests for 5 s at most: its request has a deadline.
 func TestAListDoesNotRestForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
