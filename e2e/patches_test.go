@@ -11,8 +11,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/translate"
 )
 
 const patchedSpec = `{isolation: %s, nodes: {allowedLabels: [kubernetes.io/os]}, patches: [
@@ -122,6 +125,32 @@ func TestPatchesSetFieldsOfPodsOnTheHost(t *testing.T) {
 		}
 	})
 
+	for name, patch := range map[string]string{
+		"image-fails":      `path: "spec.containers[*].image", expression: 'object.metadata.labels["release"]'`,
+		"label-fails":      `path: 'metadata.labels["example.com/release"]', expression: 'object.metadata.labels["release"]'`,
+		"image-is-refused": `path: "spec.containers[*].image", expression: 'value + " "'`,
+	} {
+		t.Run("policies select a pod though "+name, func(t *testing.T) {
+			applySpace(t, host, "own", fmt.Sprintf("{patches: [{name: %s, resource: pods, %s}]}", name, patch))
+			if name == "image-is-refused" {
+				own.awaitEvent(t, "default", "Pod", "web", "HostRefused")
+			} else {
+				awaitMessage(t, own, "web", `patch "`+name+`"`)
+			}
+			policed := func(want bool) error {
+				if labels := hostPod("own", "web").Labels; (labels[translate.LabelPolicedIngress] != "") != want {
+					return fmt.Errorf("the labels are %v", labels)
+				}
+				return nil
+			}
+			policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Ingress"}}}
+			must(own.NetworkingV1().NetworkPolicies("default").Create(t.Context(), policy, metav1.CreateOptions{}))(t)
+			eventually(t, func() error { return policed(true) })
+			own.kubectl(t, "delete", "networkpolicy", name)
+			eventually(t, func() error { return policed(false) })
+		})
+	}
+
 	t.Run("a pod that can't be changed any more still has its status", func(t *testing.T) {
 		applySpace(t, host, "own", `{patches: [{name: spaces, resource: pods, path: "spec.containers[*].image", expression: 'value + " "'}]}`)
 		own.awaitEvent(t, "default", "Pod", "web", "HostRefused")
@@ -134,6 +163,21 @@ func TestPatchesSetFieldsOfPodsOnTheHost(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// awaitMessage waits for an event about a pod that says so.
+func awaitMessage(t *testing.T, c *cluster, pod, says string) {
+	t.Helper()
+	eventually(t, func() error {
+		var got []string
+		for _, e := range must(c.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod}))(t).Items {
+			if strings.Contains(e.Message, says) {
+				return nil
+			}
+			got = append(got, e.Message)
+		}
+		return fmt.Errorf("no event about %s says %q: %q", pod, says, got)
 	})
 }
 

@@ -81,7 +81,7 @@ func TestEvaluateIsBounded(t *testing.T) {
 		"18446744073709551615u":   "is above",
 		"1.0 / 0.0":               "no number in JSON",
 		long + ".all(a, " + long + ".all(b, " + long + ".all(c, " + long + ".all(d, " + long + ".all(e, a + b + c + d + e > 0)))))": "costs too much",
-		"object.big": "too large",
+		"object.big": "exceed 64 KiB",
 	} {
 		program, err := compiler.Compile(text)
 		if err != nil {

@@ -53,16 +53,14 @@ func (p Path) Get(object map[string]any) any {
 func (p Path) InElements(object map[string]any) bool {
 	var node any = object
 	for _, next := range p.steps {
-		switch have := node.(type) {
-		case map[string]any:
-			node = have[next.key]
-		case []any:
-			if next.index >= len(have) {
-				return false
-			}
-			node = have[next.index]
+		list, _ := node.([]any)
+		switch have, _ := node.(map[string]any); {
+		case !next.inList:
+			node = have[next.key] // nil goes on: a list may follow that the object has not
+		case next.index >= len(list):
+			return false
 		default:
-			return !next.inList
+			node = list[next.index]
 		}
 	}
 	return true

@@ -87,6 +87,23 @@ func TestEachStandsForTheElementsThatThereAre(t *testing.T) {
 	}
 }
 
+func TestInElementsIsOfListsThatThereAre(t *testing.T) {
+	var object map[string]any
+	decode(t, `{"c":[{"image":"a"},7],"d":{"e":1}}`, &object)
+	for text, want := range map[string]bool{
+		"c[0].image": true, "c[0].env": true, "c[1].a": true, "c[2]": false, "c[0].probe.headers[0].value": false, "c[0].probe.headers": true,
+		"d.e": true, "d.e.f": true, "d.e[0]": false, "f.g.h": true, "f.g[0].h": false, "d[0]": false,
+	} {
+		path, err := fieldpath.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := path.InElements(object); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+}
+
 func TestInFindsFieldsOfKubernetesTypes(t *testing.T) {
 	for text, want := range map[string]string{
 		"spec.containers[*].image": "", `spec.nodeSelector["a/b"]`: "", "metadata.labels.a": "", "spec.tolerations[0]": "", "spec": "",

@@ -125,7 +125,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		}
 		if hosted && k.SyncStatus != nil { // the status of an existing object is reported nevertheless, and its tokens are renewed
 			var statusErr error
-			again, statusErr = k.SyncStatus(ctx, v, host)
+			again, statusErr = k.SyncStatus(ctx, v, Behind(host))
 			err = errors.Join(err, statusErr)
 		}
 		if hosted && k.DeleteForbidden && errors.As(err, &Forbidden{}) {
@@ -163,7 +163,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		}
 		if hosted && k.SyncStatus != nil && k.concernsWrite(v, err) {
 			var statusErr error
-			again, statusErr = k.SyncStatus(ctx, v, host)
+			again, statusErr = k.SyncStatus(ctx, v, Behind(host))
 			err = errors.Join(err, statusErr)
 		}
 		_, err = k.settle(ctx, key, v, hosted, err)
@@ -188,6 +188,14 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		_, err = k.settle(ctx, key, v, true, err)
 	}
 	return again, err
+}
+
+// Behind returns a copy of a host object whose status is for another spec than that of the object in the space, and must not be reported
+// as if it had observed that one.
+func Behind[T client.Object](host T) T {
+	behind := host.DeepCopyObject().(T)
+	behind.SetGeneration(host.GetGeneration() + 1)
+	return behind
 }
 
 // wanted calls ToHost, within the syncer's share of computing time.

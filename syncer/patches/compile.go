@@ -128,8 +128,6 @@ func parse(text string) (fieldpath.Path, error) {
 		return path, errors.New(`name a key, such as spec.nodeSelector.pool: other keys are those of the space's own nodes`)
 	case first == "spec" && slices.Contains(containers(), second) && (path.Name(3) == "" || path.Name(3) == "name" || path.Name(3) == "resources"):
 		return path, fmt.Errorf("name a field of each container, such as spec.%s[*].image, but neither name nor resources: limits have a limitRange", second)
-	case first == "spec" && second == "ephemeralContainers" && path.Name(3) == "securityContext":
-		return path, errors.New("of ephemeral containers, patches may not set securityContext: the host's policies would not see all of it")
 	case first != "spec" || !slices.Contains(fields(), second):
 		return path, fmt.Errorf("of spec, patches may set %s", strings.Join(fields(), ", "))
 	}
