@@ -40,17 +40,20 @@ func CompileFields(compiler *expression.Compiler, fields []v1alpha1.PublicationF
 	return compiled, nil
 }
 
-// Render sets the fields in a copy of input.Object, which itself is not changed. The copy is object, which must be equal and
-// may not share anything with it. Values are those that the expressions have of the unchanged object.
+// Render sets the fields in a copy of input.Object, which itself is not changed. The copy is object, which may not share anything with it.
+// An expression sees the unchanged input.Object, and as its value what the field has in the copy after the fields before it were set.
 func (f Fields) Render(ctx context.Context, object map[string]any, input expression.Input) error {
-	budget := expression.MaxValueBytes
+	budget := expression.NewBudget(uint64(len(f)) * expression.CostLimit)
 	for i, field := range f {
-		value, err := field.program.Evaluate(ctx, input, &budget)
-		if err != nil {
-			return fmt.Errorf("spec.fields[%d], for %s: %w", i, field.path, err)
-		}
-		if err := field.path.Set(object, value); err != nil {
-			return fmt.Errorf("spec.fields[%d]: %w", i, err)
+		for path := range field.path.Each(object) {
+			input.Value = path.Get(object)
+			value, err := field.program.Evaluate(ctx, input, budget)
+			if err != nil {
+				return fmt.Errorf("spec.fields[%d], for %s: %w", i, field.path, err)
+			}
+			if err := path.Set(object, value); err != nil {
+				return fmt.Errorf("spec.fields[%d]: %w", i, err)
+			}
 		}
 	}
 	return nil

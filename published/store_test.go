@@ -54,6 +54,16 @@ func TestRenderMakesTheCopiesOfASpace(t *testing.T) {
 	}
 }
 
+// P1: a path may stand for each element of a list, and an expression sees what the field has before.
+func TestFieldsOfEachElementAreMadeOfTheirValues(t *testing.T) {
+	store, _ := newStore(t)
+	replace(t, store, object("names", "a", "ConfigMap", "apps", "names", field("data.list", "['a', 'b']"), field("data.list[*]", "value + '!'"), field("data.none[*]", "'x'")))
+	got := render(t, store, []string{"names"}, expression.Subject{}, expression.Subject{Name: "dev"})
+	if diff := cmp.Diff([]string{"names: ConfigMap apps/names map[list:[a! b!]]"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // P1: what can't be rendered is reported, and doesn't keep other objects from the space.
 func TestRenderLeavesOutWhatItCannotRender(t *testing.T) {
 	store, _ := newStore(t)

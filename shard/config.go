@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/accessreview"
@@ -102,6 +103,8 @@ type Settings struct {
 	Tenant *bounds.Tenant
 	// Sync says what is synced of the space, within what Config.Sync allows. Nil means all of that.
 	Sync *resources.SyncOptions
+	// Patches are changes of the space's pods on the host; nil if there are none.
+	Patches *patches.Patches
 	// Placement says where the space's pods run.
 	Placement translate.Placement
 	// Objects are the settings of the space's objects on the host.

@@ -161,7 +161,7 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 	}
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,
-		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Shares: shares, Logger: logger,
+		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Patches: settings.Patches, Tenant: func() string { return settings.Access.Get().Tenant }, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Shares: shares, Logger: logger,
 		QuotaShort: func(requested corev1.ResourceList) { s.config.QuotaShort(name, requested) },
 	})
 	if err != nil {

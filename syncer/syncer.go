@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/syncer/classes"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/pods"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/syncer/services"
@@ -71,6 +72,10 @@ type Config struct {
 	// Sync says what is synced of the space. It must be within the host's options; see [resources.SyncOptions.Within].
 	// Nil means all that these allow.
 	Sync *resources.SyncOptions
+	// Patches are an admin's changes of the space's host pods; nil if there are none.
+	Patches *patches.Patches
+	// Tenant, if set, returns the tenant of the space; empty if it has none.
+	Tenant func() string
 	// Virtual is a configuration for clients of the space's API with all rights.
 	Virtual *rest.Config
 	// Release is the release of Kubernetes that the space's API reports. Virtual nodes report the same.
@@ -129,7 +134,9 @@ func (s *Syncer) declare(c Config) error {
 	classes := classes.New(s.engine)
 	declarations := classes.Declarations()
 	for _, of := range []map[string]func() error{
-		pods.New(s.engine, classes, c.Where, c.Release, c.TokenKey).Declarations(),
+		pods.New(s.engine, pods.Config{
+			Classes: classes, Where: c.Where, Release: c.Release, TokenKey: c.TokenKey, Patches: c.Patches, Tenant: c.Tenant,
+		}).Declarations(),
 		storage.New(s.engine, classes).Declarations(),
 		services.New(s.engine).Declarations(),
 	} {

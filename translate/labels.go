@@ -160,6 +160,9 @@ const PrefixLabel = "label." + Domain + "/"
 
 var defaultReserved = sync.OnceValue(func() reservedKeys { return newReservedKeys(DefaultReservedLabels()) })
 
+// IsReservedLabel reports whether a key of a label is one of [DefaultReservedLabels].
+func IsReservedLabel(key string) bool { return defaultReserved().have(key) }
+
 // hostLabel returns the key of a tenant's label on host pods. A reserved key is replaced by one that no other key is
 // replaced by. Selectors are translated in the same way, so they select what they would in an independent cluster.
 //

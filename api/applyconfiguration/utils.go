@@ -117,6 +117,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SubtreeUsageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SyncOption"):
 		return &apiv1alpha1.SyncOptionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SyncPatch"):
+		return &apiv1alpha1.SyncPatchApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SystemRole"):
 		return &apiv1alpha1.SystemRoleApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SystemRoleSpec"):

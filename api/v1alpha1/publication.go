@@ -150,15 +150,16 @@ type PublicationSource struct {
 
 // PublicationField is a field that is set in each copy.
 type PublicationField struct {
-	// path is the path of the field in the object, such as data.tenant, spec.hard["requests.cpu"], or spec.rules[0].host. Of
-	// metadata, labels and annotations can be set. apiVersion, kind, and status can't.
+	// path is the path of the field in the object, such as data.tenant, spec.hard["requests.cpu"], or spec.rules[0].host, where
+	// the index [*] stands for each element of a list. Of metadata, labels and annotations can be set. apiVersion, kind, and
+	// status can't.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Path string `json:"path,omitempty"`
 	// expression is a CEL expression that returns the value; null removes the field. Its variables are tenant and space, which
-	// have name and labels, and object, which is the source. Labels of tenant are those of the Tenant, and labels of space those
-	// of the Space. In a space without a tenant, the name of tenant is empty.
+	// have name and labels, object, which is the source, and value, which is what the field has before, or null. Labels of
+	// tenant are those of the Tenant, and labels of space those of the Space. In a space without a tenant, the name of tenant is empty.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

@@ -135,6 +135,16 @@ type SpaceSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Sync []SyncOption `json:"sync,omitempty"`
+	// patches set fields of the pods that the space has on the host, such as the registry of their images. They are applied last:
+	// first those of the platform's configuration, of which a patch here replaces the one of the same name, and then the others
+	// here. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
+	// holds for new pods, and as far as the field can change also for those that run: another image restarts their containers.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Patches []SyncPatch `json:"patches,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
 	// that is there already. Pods can't use extended resources, huge pages, and devices of DeviceClasses that it doesn't
 	// name.
@@ -234,6 +244,32 @@ type SyncOption struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value,omitempty"`
+}
+
+// SyncPatch sets a field of pods on the host.
+type SyncPatch struct {
+	// name is that of the patch, which tenants see if it can't be applied.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+	// resource is pods.
+	// +required
+	// +kubebuilder:validation:Enum=pods
+	Resource string `json:"resource,omitempty"`
+	// path is the path of the field in the pod, such as spec.containers[*].image, where [*] stands for each element of a list, or
+	// spec.nodeSelector["example.com/pool"]. The reference of syncing says which fields can be set.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Path string `json:"path,omitempty"`
+	// expression is a CEL expression that returns the value; null removes the field. Its variables are value, which is what the
+	// field has before, or null, object, which is the pod in the space, and tenant.name and space.name. In a space without a
+	// tenant, the name of tenant is empty.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Expression string `json:"expression,omitempty"`
 }
 
 // PodSecurity is what a space's pods may do on the host's nodes.

@@ -47,13 +47,16 @@ func granted(setting string) string { return says("security", "'"+setting+"'") }
 
 func podSecurity() []admissionv1.Validation {
 	const created = "has(request.subResource) || oldObject != null || object == null || "
+	const drops = "c.?securityContext.?capabilities.?drop.orValue([]).exists(d, d in ['ALL', 'NET_RAW'])"
 	const forced = "('" + RuntimeClass + "' + object.spec.?runtimeClassName.orValue(''))"
 	return []admissionv1.Validation{
 		Refuse("a space's pods must have the spec.runtimeClassName that the space's admin requires",
 			created+"variables.security.all(s, !s.startsWith('"+RuntimeClass+"') || s == "+forced+")"),
 		Refuse("a space's pods must have what the space's admin requires: a seccompProfile in spec.securityContext, hostUsers: false, or NET_RAW or ALL in capabilities.drop of each container",
 			created+"(!("+granted(UserNamespaces)+") || object.spec.?hostUsers.orValue(true) == false) && (object.spec.?os.?name.orValue('') == 'windows' || (!("+granted(SeccompDefault)+") || has(object.spec.securityContext) && has(object.spec.securityContext.seccompProfile)) && "+
-				"(!("+granted(DropNetRaw)+") || (object.spec.containers + object.spec.?initContainers.orValue([])).all(c, "+
-				"c.?securityContext.?capabilities.?drop.orValue([]).exists(d, d in ['ALL', 'NET_RAW']))))"),
+				"(!("+granted(DropNetRaw)+") || (object.spec.containers + object.spec.?initContainers.orValue([])).all(c, "+drops+")))"),
+		Refuse("the space's admin requires NET_RAW or ALL in capabilities.drop of each ephemeral container, too",
+			"!has(request.subResource) || request.subResource != 'ephemeralcontainers' || !("+granted(DropNetRaw)+") || object.spec.?os.?name.orValue('') == 'windows' || "+
+				"object.spec.?ephemeralContainers.orValue([]).all(c, c in oldObject.spec.?ephemeralContainers.orValue([]) || "+drops+")"),
 	}
 }

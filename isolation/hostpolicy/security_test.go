@@ -59,3 +59,40 @@ func TestHostilePodsAreHeldToTheSpacesSettings(t *testing.T) {
 		})
 	}
 }
+
+// M4: an ephemeral container that joins a pod gives up what its containers had to. One that is there stays.
+func TestHostileEphemeralContainersDropNetRaw(t *testing.T) {
+	dropped := &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	pod := func(contexts ...*corev1.SecurityContext) *corev1.Pod {
+		p := podOf(1, 0, 0)
+		for i, c := range contexts {
+			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: string(rune('a' + i)), Image: "i", SecurityContext: c},
+			})
+		}
+		return p
+	}
+	windows := pod(nil)
+	windows.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	for name, tc := range map[string]struct {
+		settings string
+		old, is  *corev1.Pod
+		refused  bool
+	}{
+		"keeps it":             {"drop-net-raw", pod(), pod(nil), true},
+		"drops it":             {"drop-net-raw", pod(), pod(dropped), false},
+		"keeps it as it was":   {"drop-net-raw", pod(nil), pod(nil, dropped), false},
+		"one of two keeps it":  {"drop-net-raw", pod(dropped), pod(dropped, nil), true},
+		"Windows has no such":  {"drop-net-raw", pod(), windows, false},
+		"nothing is asked for": {"", pod(), pod(nil), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEvaluator(t, hostpolicy.Pods(), map[string]string{hostpolicy.AnnotationPodSecurity: tc.settings})
+			w := of("", "pods", "Pod", tc.is)
+			w.subresource, w.old = "ephemeralcontainers", tc.old
+			if message, _ := e.refuses(w); (message != "") != tc.refused || tc.refused && !strings.Contains(message, "of each ephemeral container") {
+				t.Errorf("%q, want it refused: %t", message, tc.refused)
+			}
+		})
+	}
+}

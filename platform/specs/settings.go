@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -31,6 +32,7 @@ import (
 type Settings struct {
 	limits     bounds.Limits
 	sync       resources.SyncOptions
+	patches    *patches.Patches
 	placement  translate.Placement
 	priorities translate.Priorities
 	security   translate.PodSecurity

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -58,6 +59,7 @@ type Specs struct {
 	usual             *Settings // of a space whose spec is empty
 	destinations      []string
 	sources           *sources
+	compiler          *patches.Compiler
 
 	mu       sync.RWMutex
 	settings map[string]*Settings // by name of the space
@@ -83,10 +85,13 @@ func New(c *Options) (*Specs, error) {
 	usual, more := settingsOf(&c.SpaceDefaults, defaults)
 	errs = append(append(errs, more...), checkSnapshots(&c.SpaceDefaults.Snapshots, c.SnapshotDestinations, defaults.Child("snapshots"))...)
 	usual.setSync(synced)
+	compiler := patches.NewCompiler()
+	usual.patches, more = compiler.Compile(c.SpaceDefaults.Patches, defaults.Child("patches"))
+	errs = append(append(errs, more...), checkNumber(c.SpaceDefaults.Patches, defaults.Child("patches"))...)
 	s := &Specs{
 		sync: syncer.Options{Sync: offered, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
 		idleAfter: c.IdleAfter, destinations: c.SnapshotDestinations,
-		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{}, sources: newSources(),
+		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{}, sources: newSources(), compiler: compiler,
 	}
 	for i := range c.Spaces {
 		space, path := &c.Spaces[i], field.NewPath("spaces").Index(i)
@@ -128,7 +133,38 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	errs = append(errs, checkOwnNodes(&full, path)...)
 	synced, more := s.syncOf(spec.Sync, path.Child("sync"))
 	settings.setSync(synced)
+	errs = append(errs, more...)
+	patched, more := s.patchesOf(spec.Patches, path.Child("patches"))
+	settings.patches = patched
 	return &settings, append(errs, more...)
+}
+
+// checkNumber rejects more patches than there may be.
+func checkNumber(specs []v1alpha1.SyncPatch, path *field.Path) field.ErrorList {
+	if len(specs) <= patches.MaxPatches {
+		return nil
+	}
+	return field.ErrorList{field.TooMany(path, len(specs), patches.MaxPatches)}
+}
+
+// patchesOf returns the patches of a space whose spec has these: those of the platform, some of which are replaced, and then the others.
+func (s *Specs) patchesOf(own []v1alpha1.SyncPatch, path *field.Path) (*patches.Patches, field.ErrorList) {
+	if len(own) == 0 {
+		return s.usual.patches, nil // shared by all such spaces
+	}
+	_, errs := s.compiler.Compile(own, path)
+	if errs = append(errs, checkNumber(own, path)...); len(errs) > 0 {
+		return s.usual.patches, errs
+	}
+	all := slices.Clone(s.defaults.Patches)
+	for _, patch := range own {
+		if i := slices.IndexFunc(all, func(usual v1alpha1.SyncPatch) bool { return usual.Name == patch.Name }); i >= 0 {
+			all[i] = patch
+		} else {
+			all = append(all, patch)
+		}
+	}
+	return s.compiler.Compile(all, path)
 }
 
 // Set changes the settings of a space. Those that are read while it runs, and what it enforces of its tenant, take effect at once,
@@ -207,5 +243,5 @@ func (s *Specs) Objects(space string) translate.Settings {
 // Shard returns the settings of a space for its shard. closed are ranges that are closed to all spaces.
 func (s *Specs) Shard(space string, closed []netip.Prefix) shard.Settings {
 	own := s.Of(space)
-	return shard.Settings{Limits: own.limits, Tenant: s.tenantOf(space), Sync: &own.sync, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed)), Access: s.Access(space), HostLimits: isolation.Limits(own.LimitRange)}
+	return shard.Settings{Limits: own.limits, Tenant: s.tenantOf(space), Sync: &own.sync, Patches: own.patches, Placement: own.placement, Objects: s.Objects(space), Closed: isolation.JoinRanges(slices.Concat(closed, own.closed)), Access: s.Access(space), HostLimits: isolation.Limits(own.LimitRange)}
 }

@@ -5,7 +5,6 @@ package expression
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"math"
 
@@ -91,7 +90,7 @@ func convertMap(m traits.Mapper, budget *int, depth int) (any, error) {
 
 func spend(budget *int, n int) error {
 	if *budget -= n; *budget < 0 {
-		return errors.New("the values of all fields together are too large; return less")
+		return fmt.Errorf("the values of all fields together exceed %d KiB; return less, or set fewer fields", MaxValueBytes>>10)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expression compiles and evaluates the CEL expressions of Publications. The operator compiles them to check them,
-// and platforms to render copies. What an evaluation may cost, and how large its value may be, is limited.
+// Package expression compiles and evaluates the CEL expressions of Publications and of patches. The operator compiles those of Publications
+// to check them, and platforms to render copies. What an evaluation may cost, and how large its value may be, is limited.
 //
 // Expressions have the functions of Kubernetes' own, as in admission policies.
 package expression
@@ -30,6 +30,15 @@ const (
 	checkFrequency = 100
 )
 
+// Budget limits what all expressions of one object cost, and how large their values are. It is used by one goroutine at a time.
+type Budget struct {
+	bytes int
+	cost  uint64
+}
+
+// NewBudget returns the budget of one object, whose expressions may cost so much together.
+func NewBudget(cost uint64) *Budget { return &Budget{bytes: MaxValueBytes, cost: cost} }
+
 // Compiler compiles expressions. It is safe for concurrent use.
 type Compiler struct{ env *cel.Env }
 
@@ -48,15 +57,25 @@ type Input struct {
 	Tenant, Space Subject
 	// Object is the source.
 	Object map[string]any
+	// Value is what the copy has now in the field that is set; nil if it has nothing there.
+	Value any
 }
 
-// NewCompiler returns a compiler. It is costly to make, and cheap to keep.
+// NewCompiler returns a compiler of the expressions of Publications. It is costly to make, and cheap to keep.
 func NewCompiler() (*Compiler, error) {
-	tenant, space := subjectType("Tenant"), subjectType("Space")
+	return newCompiler(subjectType("Tenant", true), subjectType("Space", true))
+}
+
+// NewPatchCompiler returns a compiler of the expressions of patches, which know no labels of the tenant and of the space.
+func NewPatchCompiler() (*Compiler, error) {
+	return newCompiler(subjectType("Tenant", false), subjectType("Space", false))
+}
+
+func newCompiler(tenant, space *apiservercel.DeclType) (*Compiler, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions: []cel.EnvOption{
-			cel.Variable("tenant", tenant.CelType()), cel.Variable("space", space.CelType()), cel.Variable("object", cel.DynType),
+			cel.Variable("tenant", tenant.CelType()), cel.Variable("space", space.CelType()), cel.Variable("object", cel.DynType), cel.Variable("value", cel.DynType),
 		},
 		DeclTypes: []*apiservercel.DeclType{tenant, space},
 	})
@@ -66,12 +85,13 @@ func NewCompiler() (*Compiler, error) {
 	return &Compiler{env: set.StoredExpressionsEnv()}, nil
 }
 
-func subjectType(name string) *apiservercel.DeclType {
-	labels := apiservercel.NewMapType(apiservercel.StringType, apiservercel.StringType, -1)
-	return apiservercel.NewObjectType("berth.dev."+name, map[string]*apiservercel.DeclField{
-		"name":   apiservercel.NewDeclField("name", apiservercel.StringType, true, nil, nil),
-		"labels": apiservercel.NewDeclField("labels", labels, true, nil, nil),
-	})
+func subjectType(name string, hasLabels bool) *apiservercel.DeclType {
+	fields := map[string]*apiservercel.DeclField{"name": apiservercel.NewDeclField("name", apiservercel.StringType, true, nil, nil)}
+	if hasLabels {
+		labels := apiservercel.NewMapType(apiservercel.StringType, apiservercel.StringType, -1)
+		fields["labels"] = apiservercel.NewDeclField("labels", labels, true, nil, nil)
+	}
+	return apiservercel.NewObjectType("berth.dev."+name, fields)
 }
 
 // Compile compiles an expression. The error is for the author of the expression.
@@ -101,22 +121,28 @@ func isJSON(kind *cel.Type) bool {
 }
 
 // Evaluate returns the value as JSON has it: nil, a bool, a string, an int64, a float64, or a list or map of these. It takes
-// what the value costs in bytes from budget, which limits the size.
-func (p *Program) Evaluate(ctx context.Context, input Input, budget *int) (any, error) {
+// what the evaluation costs, and the size of the value, from the budget.
+func (p *Program) Evaluate(ctx context.Context, input Input, budget *Budget) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	value, _, err := p.program.ContextEval(ctx, map[string]any{
+	value, details, err := p.program.ContextEval(ctx, map[string]any{
 		"tenant": input.Tenant.value(), "space": input.Space.value(), "object": adapter{}.NativeToValue(input.Object),
+		"value": adapter{}.NativeToValue(input.Value),
 	})
 	switch {
 	case err != nil && strings.Contains(err.Error(), "actual cost limit exceeded"): // cel-go has no other sign of it
 		return nil, errors.New("the expression costs too much; loop over fewer elements")
 	case err != nil && ctx.Err() != nil:
-		return nil, fmt.Errorf("the expression takes longer than %s; loop over fewer elements", Timeout)
+		return nil, fmt.Errorf("the expressions of the object take too long (%w); loop over fewer elements", ctx.Err())
 	case err != nil:
 		return nil, fmt.Errorf("evaluate the expression: %s", oneLine(err.Error()))
 	}
-	return convert(value, budget, 0)
+	cost := details.ActualCost()
+	if cost == nil || *cost > budget.cost {
+		return nil, errors.New("the expressions of the object cost too much together; loop over fewer elements, or set fewer fields")
+	}
+	budget.cost -= *cost
+	return convert(value, &budget.bytes, 0)
 }
 
 func (s Subject) value() map[string]any {

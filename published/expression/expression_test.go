@@ -42,8 +42,8 @@ func TestEvaluateReturnsWhatJSONHas(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		budget := expression.MaxValueBytes
-		got, err := program.Evaluate(t.Context(), input, &budget)
+		budget := expression.NewBudget(expression.CostLimit)
+		got, err := program.Evaluate(t.Context(), input, budget)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v, (-want +got):\n%s", text, err, diff)
 		}
@@ -81,15 +81,15 @@ func TestEvaluateIsBounded(t *testing.T) {
 		"18446744073709551615u":   "is above",
 		"1.0 / 0.0":               "no number in JSON",
 		long + ".all(a, " + long + ".all(b, " + long + ".all(c, " + long + ".all(d, " + long + ".all(e, a + b + c + d + e > 0)))))": "costs too much",
-		"object.big": "too large",
+		"object.big": "exceed 64 KiB",
 	} {
 		program, err := compiler.Compile(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		budget := expression.MaxValueBytes
-		value, err := program.Evaluate(t.Context(), expression.Input{Object: map[string]any{"big": strings.Repeat("x", expression.MaxValueBytes)}}, &budget)
+		budget := expression.NewBudget(expression.CostLimit)
+		value, err := program.Evaluate(t.Context(), expression.Input{Object: map[string]any{"big": strings.Repeat("x", expression.MaxValueBytes)}}, budget)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, the error is %v, want one line that says %q", text, value, err, want)
 		}
@@ -112,10 +112,11 @@ func TestLoopsOverMapsHaveAnOrder(t *testing.T) {
 	for _, key := range keys {
 		labels[string(key)] = map[string]any{"x": string(key), "y": string(key)}
 	}
-	input := expression.Input{Object: map[string]any{"labels": labels}}
+	input := expression.Input{Object: map[string]any{"labels": labels}, Value: map[string]any{"b": "b", "a": "a"}}
 	for text, want := range map[string]string{
 		`object.labels.map(k, k).join("")`:                                       keys,
 		`[object].map(o, o.labels.map(k, o.labels[k].map(l, l)[0]).join(""))[0]`: strings.Repeat("x", len(keys)),
+		`value.map(k, k).join("")`:                                               "ab",
 		`object.labels.transformList(k, v, k).join("")`:                          keys,
 	} {
 		program, err := newCompiler(t).Compile(text)
@@ -124,8 +125,7 @@ func TestLoopsOverMapsHaveAnOrder(t *testing.T) {
 			continue
 		}
 		for range 20 {
-			budget := expression.MaxValueBytes
-			got, err := program.Evaluate(t.Context(), input, &budget)
+			got, err := program.Evaluate(t.Context(), input, expression.NewBudget(expression.CostLimit))
 			if err != nil || got != want {
 				t.Fatalf("%s: %v %v, want %s", text, got, err, want)
 			}

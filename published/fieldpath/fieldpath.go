@@ -23,18 +23,20 @@ type Path struct {
 	steps []step
 }
 
-// step leads to a key of a map or, if key is empty and inList is set, to an element of a list.
+// step leads to a key of a map or, if key is empty and inList is set, to an element of a list: that of an index, or each one.
 type step struct {
 	key    string
 	index  int
 	inList bool
+	each   bool
 }
 
 // String returns the path as it was parsed.
 func (p Path) String() string { return p.text }
 
 // Parse parses a path: names with dots between them, and keys and indexes in brackets, such as spec.rules[0].hosts or
-// data["tenant.yaml"]. A name consists of letters, digits, - and _; other keys are JSON strings in brackets.
+// data["tenant.yaml"]. A name consists of letters, digits, - and _; other keys are JSON strings in brackets. The index [*] stands for each
+// element of a list, such as spec.containers[*].image.
 func Parse(text string) (Path, error) {
 	p := Path{text: text}
 	for rest := text; rest != ""; {
@@ -91,9 +93,12 @@ func parseBracket(text string) (_ step, rest string, _ error) {
 		return step{key: key}, rest[1:], nil
 	}
 	digits, rest, found := strings.Cut(text, "]")
+	if found && digits == "*" {
+		return step{inList: true, each: true}, rest, nil
+	}
 	index, err := strconv.ParseUint(digits, 10, 16)
 	if !found || err != nil {
-		return step{}, "", errors.New("an index has the form [0], and a key the form [\"key\"]")
+		return step{}, "", errors.New("an index has the form [0] or [*], and a key the form [\"key\"]")
 	}
 	return step{index: int(index), inList: true}, rest, nil
 }
@@ -115,6 +120,9 @@ func (p Path) Settable() error {
 	return fmt.Errorf("path %q can't be set; of metadata, set labels and annotations outside of berth.dev, and apart from it any field but apiVersion, "+
 		"kind, and status", p.text)
 }
+
+// Name returns the name that a step of the path has; it is empty if the path is shorter, and for an element of a list.
+func (p Path) Name(i int) string { return p.key(i) }
 
 func (p Path) key(i int) string {
 	if i >= len(p.steps) {

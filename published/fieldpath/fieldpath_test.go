@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/published/fieldpath"
 )
@@ -65,6 +66,61 @@ func TestSetSetsAFieldAndWhatLeadsToIt(t *testing.T) {
 	}
 }
 
+func TestEachStandsForTheElementsThatThereAre(t *testing.T) {
+	var object map[string]any
+	decode(t, `{"c":[{"image":"a","env":[1,2]},{"env":[3]},7],"d":{"e":1}}`, &object)
+	for text, want := range map[string][]any{
+		"c[*].image": {"a", nil, nil}, "c[*].env[*]": {1.0, 2.0, 3.0}, "c[*].env[1]": {2.0, nil, nil}, "c[1].env[*]": {3.0},
+		"d.e": {1.0}, "d.f": {nil}, "d[*]": nil, "f[*]": nil, "d.e[*]": nil, "c.image": {nil}, "d[0]": {nil},
+	} {
+		path, err := fieldpath.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []any
+		for one := range path.Each(object) {
+			got = append(got, one.Get(object))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestInElementsIsOfListsThatThereAre(t *testing.T) {
+	var object map[string]any
+	decode(t, `{"c":[{"image":"a"},7],"d":{"e":1}}`, &object)
+	for text, want := range map[string]bool{
+		"c[0].image": true, "c[0].env": true, "c[1].a": true, "c[2]": false, "c[0].probe.headers[0].value": false, "c[0].probe.headers": true,
+		"d.e": true, "d.e.f": true, "d.e[0]": false, "f.g.h": true, "f.g[0].h": false, "d[0]": false,
+	} {
+		path, err := fieldpath.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := path.InElements(object); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+}
+
+func TestInFindsFieldsOfKubernetesTypes(t *testing.T) {
+	for text, want := range map[string]string{
+		"spec.containers[*].image": "", `spec.nodeSelector["a/b"]`: "", "metadata.labels.a": "", "spec.tolerations[0]": "", "spec": "",
+		`spec.containers[*].resources.limits["cpu"]`: "", "spec.securityContext.runAsUser": "", "spec.volumes[*].secret.secretName": "",
+		"spec.container": `["spec"] has no field container`, "spec.containers.image": "is a list; name an element", "spec.nodeName.a": "is a value without fields",
+		"spec.nodeSelector[0]": "is not a list", "spec.Containers": "has no field", "spec.containers[*].resources.limits.cpu.a": "is a value without fields",
+	} {
+		path, err := fieldpath.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := path.In(&corev1.Pod{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestParseRefusesWhatIsNoPath(t *testing.T) {
 	for path, want := range map[string]string{
 		"":                       "is empty",
@@ -75,10 +131,10 @@ func TestParseRefusesWhatIsNoPath(t *testing.T) {
 		`["a"]`:                  "begins with the name",
 		"a b":                    "character 2: ' ' is not expected",
 		"a/b":                    "'/' is not expected",
-		"a[x]":                   "an index has the form [0]",
-		"a[-1]":                  "an index has the form [0]",
-		"a[0":                    "an index has the form [0]",
-		"a[99999]":               "an index has the form [0]",
+		"a[x]":                   "an index has the form [0] or [*]",
+		"a[-1]":                  "an index has the form [0] or [*]",
+		"a[0":                    "an index has the form [0] or [*]",
+		"a[99999]":               "an index has the form [0] or [*]",
 		`a["b`:                   "is not a JSON string",
 		`a["b"`:                  `["key"]`,
 		`a[""]`:                  `["key"]`,
@@ -112,11 +168,18 @@ func TestSettableRefusesWhatIdentifiesAnObject(t *testing.T) {
 // Whatever the path and the object are, a field that was set is there, and nothing panics.
 func FuzzSet(f *testing.F) {
 	f.Add(`a.b["c.d"][0].e`, `{"a":{"b":{"c.d":[{"f":1}]}}}`)
+	f.Add("spec.c[*].d[*]", `{"spec":{"c":[{"d":[1]},{"d":{}}]}}`)
 	f.Add("spec.rules[1].hosts[0]", `{"spec":{"rules":[null]}}`)
 	f.Fuzz(func(t *testing.T, text, content string) {
 		path, err := fieldpath.Parse(text)
 		var object map[string]any
 		if err != nil || json.Unmarshal([]byte(content), &object) != nil || object == nil {
+			return
+		}
+		if strings.Contains(text, "[*]") {
+			for one := range path.Each(object) {
+				_ = one.Set(object, one.Get(object))
+			}
 			return
 		}
 		before, _ := json.Marshal(object)

@@ -111,9 +111,12 @@ func (p Path) upTo(depth int) string {
 	}
 	text := ""
 	for _, s := range p.steps[:depth] {
-		if s.inList {
+		switch {
+		case s.each:
+			text += "[*]"
+		case s.inList:
 			text += fmt.Sprintf("[%d]", s.index)
-		} else {
+		default:
 			text += fmt.Sprintf("[%q]", s.key)
 		}
 	}

@@ -125,7 +125,7 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		}
 		if hosted && k.SyncStatus != nil { // the status of an existing object is reported nevertheless, and its tokens are renewed
 			var statusErr error
-			again, statusErr = k.SyncStatus(ctx, v, host)
+			again, statusErr = k.SyncStatus(ctx, v, Behind(host))
 			err = errors.Join(err, statusErr)
 		}
 		if hosted && k.DeleteForbidden && errors.As(err, &Forbidden{}) {
@@ -157,11 +157,17 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 		}
 	}
 	if err != nil {
-		if paced := (*pacedError)(nil); hosted && k.SyncStatus != nil && errors.As(err, &paced) { // only the write to the host waits; the host's status need not
-			_, statusErr := k.SyncStatus(ctx, v, host)
+		var again time.Duration
+		if _, refused := k.Explain(v, err); hosted && k.Relabel != nil && refused { // policies select it by its labels, whatever else is refused
+			err = errors.Join(err, k.Relabel(ctx, v, host))
+		}
+		if hosted && k.SyncStatus != nil && k.concernsWrite(v, err) {
+			var statusErr error
+			again, statusErr = k.SyncStatus(ctx, v, Behind(host))
 			err = errors.Join(err, statusErr)
 		}
-		return k.settle(ctx, key, v, hosted, err)
+		_, err = k.settle(ctx, key, v, hosted, err)
+		return again, err
 	}
 	if any(host) == any(*new(T)) {
 		return 0, nil
@@ -184,6 +190,14 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 	return again, err
 }
 
+// Behind returns a copy of a host object whose status is for another spec than that of the object in the space, and must not be reported
+// as if it had observed that one.
+func Behind[T client.Object](host T) T {
+	behind := host.DeepCopyObject().(T)
+	behind.SetGeneration(host.GetGeneration() + 1)
+	return behind
+}
+
 // wanted calls ToHost, within the syncer's share of computing time.
 func (k *Resource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err error) {
 	if k.MakesRequests {
@@ -191,6 +205,16 @@ func (k *Resource[T]) wanted(ctx context.Context, v T) (want T, wanted bool, err
 	}
 	k.Compute(ctx, func() { want, wanted, err = k.ToHost(ctx, v) })
 	return want, wanted, err
+}
+
+// concernsWrite reports whether an error is only about a write of v's host object, which waits or is refused. Then the status of what the
+// host has goes on.
+func (k *Resource[T]) concernsWrite(v T, err error) bool {
+	if _, paced := errors.AsType[*pacedError](err); paced {
+		return true
+	}
+	_, told := k.Explain(v, err)
+	return told
 }
 
 // held reports whether the host object is not, or no longer, for this version of v.

@@ -39,8 +39,8 @@ func TestASyncerKeepsTheNodesOfItsSpace(t *testing.T) {
 	if err := f.Replace([]any{pool("host-a", "a", "1"), pool("host-b", "b", "1")}, "1"); err != nil {
 		t.Fatal(err)
 	}
-	s := New(&engine.Engine{Host: h, Sync: syncOptions, Space: translate.Space{Name: "demo", NodeKey: []byte("key")}, Work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){}}, nil,
-		translate.Placement{Selector: map[string]string{"pool": "a"}}, "", "")
+	s := New(&engine.Engine{Host: h, Sync: syncOptions, Space: translate.Space{Name: "demo", NodeKey: []byte("key")}, Work: map[string]func(context.Context, types.NamespacedName) (time.Duration, error){}}, Config{
+		Where: translate.Placement{Selector: map[string]string{"pool": "a"}}})
 	work := map[string]int{}
 	s.followHost(func(alias string, _ func(engine.Key)) { work[alias]++ })
 	if err := s.Sources.Open(&engine.Queue{}); err != nil {

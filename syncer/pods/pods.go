@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/syncer/classes"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
@@ -35,7 +37,9 @@ type Syncer struct {
 	*engine.Engine
 	classes *classes.Syncer
 	where   translate.Placement
-	release string // release of Kubernetes that virtual nodes report
+	release string
+	patches *patches.Patches
+	tenant  func() string
 	// tokens are the token secrets that were written but not yet seen.
 	tokens    tokenWrites
 	tokenKey  string
@@ -43,9 +47,29 @@ type Syncer struct {
 	ownNodes  ownNodes
 }
 
-// New returns the syncer of the pods of an engine's space. where is their placement.
-func New(e *engine.Engine, classes *classes.Syncer, where translate.Placement, release, tokenKey string) *Syncer {
-	s := &Syncer{Engine: e, classes: classes, where: where, release: release, tokenKey: tokenKey, tokenPace: newTokenPace()}
+// Config configures the syncer of the pods of a space.
+type Config struct {
+	Classes *classes.Syncer
+	// Where is the placement of the pods.
+	Where translate.Placement
+	// Release is the release of Kubernetes that virtual nodes report.
+	Release string
+	// TokenKey is as in [github.com/berth-dev/berth/syncer.Config].
+	TokenKey string
+	// Patches are an admin's changes of host pods; nil if there are none.
+	Patches *patches.Patches
+	// Tenant, if set, returns the tenant of the space; empty if it has none.
+	Tenant func() string
+}
+
+// New returns the syncer of the pods of an engine's space.
+func New(e *engine.Engine, c Config) *Syncer {
+	s := &Syncer{
+		Engine: e, classes: c.Classes, where: c.Where, release: c.Release, patches: c.Patches, tenant: c.Tenant, tokenKey: c.TokenKey, tokenPace: newTokenPace(),
+	}
+	if s.tenant == nil {
+		s.tenant = func() string { return "" }
+	}
 	e.NamedNodes = s.nodesNamedBy
 	e.Work[podsIn] = s.enqueuePodsIn
 	return s
@@ -97,7 +121,7 @@ func (s *Syncer) syncPods() error {
 	return nil
 }
 
-func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
+func (s *Syncer) podToHost(ctx context.Context, v *corev1.Pod) (*corev1.Pod, bool, error) {
 	if pod.Gated(v) || s.Space.Settings.Claims && pod.AwaitsClaims(v) {
 		return nil, false, nil
 	}
@@ -114,7 +138,22 @@ func (s *Syncer) podToHost(_ context.Context, v *corev1.Pod) (*corev1.Pod, bool,
 		return nil, false, err
 	}
 	host := pod.ToHost(s.Space, v, in)
-	return host, true, engine.Forbid(pod.CheckHost(host))
+	if err := engine.Forbid(pod.CheckHost(host)); err != nil {
+		return host, true, err
+	}
+	return host, true, patched(s.patches.Any(ctx, s.patchedPod(v), host))
+}
+
+func (s *Syncer) patchedPod(v *corev1.Pod) patches.Pod {
+	return patches.Pod{Tenant: s.tenant(), Space: s.Space.Name, Source: v}
+}
+
+// patched returns the error of a patch as one of the space's rules, of which the tenant is told.
+func patched(err error) error {
+	if _, is := errors.AsType[*patches.Error](err); is {
+		return engine.Forbids(err)
+	}
+	return err
 }
 
 // relabelPod updates a host pod that exists, but would not be created today.
@@ -124,10 +163,19 @@ func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
 		return err
 	}
 	have := host.DeepCopy()
-	if !pod.PushLabels(s.Space, v, in, have) {
-		return nil
+	pod.PushLabels(s.Space, v, in, have)
+	var failed error
+	s.Compute(ctx, func() { failed = patched(s.patches.Labels(ctx, s.patchedPod(v), have)) })
+	if failed != nil { // policies must go on to select the pod
+		if !errors.As(failed, &engine.Forbidden{}) {
+			return failed
+		}
+		s.patches.KeepLabels(have.Labels, host.Labels)
 	}
-	return s.HostAPI.Update(ctx, have)
+	if maps.Equal(have.Labels, host.Labels) {
+		return failed
+	}
+	return errors.Join(failed, s.HostAPI.Update(ctx, have))
 }
 
 // reportLeftOut tells the tenant which fields of a pod the host or Berth dropped. This can change how the pod runs: on
@@ -160,7 +208,11 @@ func (s *Syncer) completePod(ctx context.Context, v, host *corev1.Pod) (err erro
 	if host.Spec.PriorityClassName, err = s.classes.HostPriority(ctx, v); err != nil {
 		return err
 	}
-	return s.withAccount(ctx, v, host)
+	if err := s.withAccount(ctx, v, host); err != nil {
+		return err
+	}
+	s.Compute(ctx, func() { err = patched(s.patches.New(ctx, s.patchedPod(v), host)) })
+	return err
 }
 
 // foreignClasses rejects runtime classes that the host does not offer to spaces.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -32,10 +33,7 @@ func (s *Syncer) updatePodSubresources(ctx context.Context, v, want, host *corev
 			continue
 		}
 		if err := s.Writer.UpdateVia(ctx, change.subresource, have); err != nil {
-			// The host pod's status is for another spec than v's, and must not be reported as v's.
-			behind := host.DeepCopy()
-			behind.Generation++
-			return behind, fmt.Errorf("change %s of the host pod: %w", change.subresource, err)
+			return engine.Behind(host), fmt.Errorf("change %s of the host pod: %w", change.subresource, err)
 		}
 		host = have
 	}

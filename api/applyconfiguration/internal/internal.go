@@ -844,6 +844,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: nodes
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Nodes
+    - name: patches
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.SyncPatch
+          elementRelationship: associative
+          keys:
+          - name
     - name: paused
       type:
         scalar: boolean
@@ -976,6 +984,21 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: value
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SyncPatch
+  map:
+    fields:
+    - name: expression
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: path
+      type:
+        scalar: string
+    - name: resource
       type:
         scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SystemRole

@@ -10,12 +10,13 @@ package v1alpha1
 //
 // PublicationField is a field that is set in each copy.
 type PublicationFieldApplyConfiguration struct {
-	// path is the path of the field in the object, such as data.tenant, spec.hard["requests.cpu"], or spec.rules[0].host. Of
-	// metadata, labels and annotations can be set. apiVersion, kind, and status can't.
+	// path is the path of the field in the object, such as data.tenant, spec.hard["requests.cpu"], or spec.rules[0].host, where
+	// the index [*] stands for each element of a list. Of metadata, labels and annotations can be set. apiVersion, kind, and
+	// status can't.
 	Path *string `json:"path,omitempty"`
 	// expression is a CEL expression that returns the value; null removes the field. Its variables are tenant and space, which
-	// have name and labels, and object, which is the source. Labels of tenant are those of the Tenant, and labels of space those
-	// of the Space. In a space without a tenant, the name of tenant is empty.
+	// have name and labels, object, which is the source, and value, which is what the field has before, or null. Labels of
+	// tenant are those of the Tenant, and labels of space those of the Space. In a space without a tenant, the name of tenant is empty.
 	Expression *string `json:"expression,omitempty"`
 }
 

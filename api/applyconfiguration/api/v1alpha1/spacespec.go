@@ -54,6 +54,11 @@ type SpaceSpecApplyConfiguration struct {
 	// Ready False. Copies of what is turned off are deleted, but volumes and snapshots stay. Quote on and off: YAML has them
 	// as booleans.
 	Sync []SyncOptionApplyConfiguration `json:"sync,omitempty"`
+	// patches set fields of the pods that the space has on the host, such as the registry of their images. They are applied last:
+	// first those of the platform's configuration, of which a patch here replaces the one of the same name, and then the others
+	// here. What they make of a pod is subject to the same rules of the host as any pod of the space. A change
+	// holds for new pods, and as far as the field can change also for those that run: another image restarts their containers.
+	Patches []SyncPatchApplyConfiguration `json:"patches,omitempty"`
 	// quota is the hard limit of the ResourceQuota of the space's namespace on the host. A lower quota removes nothing
 	// that is there already. Pods can't use extended resources, huge pages, and devices of DeviceClasses that it doesn't
 	// name.
@@ -188,6 +193,19 @@ func (b *SpaceSpecApplyConfiguration) WithSync(values ...*SyncOptionApplyConfigu
 			panic("nil value passed to WithSync")
 		}
 		b.Sync = append(b.Sync, *values[i])
+	}
+	return b
+}
+
+// WithPatches adds the given value to the Patches field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Patches field.
+func (b *SpaceSpecApplyConfiguration) WithPatches(values ...*SyncPatchApplyConfiguration) *SpaceSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPatches")
+		}
+		b.Patches = append(b.Patches, *values[i])
 	}
 	return b
 }
