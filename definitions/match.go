@@ -104,3 +104,27 @@ func GetMatchingCRD(local *apiextensionsv1.CustomResourceDefinition, shared *Sha
 		return Match{Reason: NotFound}
 	}
 }
+
+// Explain returns a sentence that says why. name is that of the definition, and local says whether the space has one of its own.
+func (m Match) Explain(name string, local bool) string {
+	const kept = "; the space's own is kept, and not used"
+	switch m.Reason {
+	case Forced:
+		if local {
+			return "the platform forces its definition by the CRDShare " + name + kept
+		}
+		return "the platform forces its definition by the CRDShare " + name
+	case LocalFirst:
+		return "the policy LocalCRDFirst prefers the space's own to the one that the platform shares"
+	case SystemFirst:
+		return "the policy SystemCRDFirst prefers the definition that the platform shares" + kept
+	case OnlyShared:
+		return "the platform shares it by the CRDShare " + name + ", and the space has none of its own"
+	case OnlyLocal:
+		return "the platform shares none of this name with the space"
+	case NeverShared:
+		return "the policy NeverUseSystemCRDUnlessForced excludes the definition that the platform shares"
+	default:
+		return "there is no definition of this name"
+	}
+}

@@ -28,6 +28,24 @@ func crdPolicy(policy string) string {
 	return fmt.Sprintf("{apiVersion: access.berth.dev/v1alpha1, kind: CRDPolicy, metadata: {name: default}, spec: {policy: %s}}", policy)
 }
 
+// matched waits until 'berth crd list' prints this line about gadgets, after the name, and kubectl the same.
+func (c *cluster) matched(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, func() error {
+		listed, hints, code := runBerth(t, "crd", "list", "--kubeconfig", c.kubeconfig, "gadgets.example.com", "--no-headers")
+		if code != 0 {
+			return fmt.Errorf("berth crd list exits with %d: %s", code, hints)
+		}
+		got := c.kubectl(t, "get", "crdmatches", "gadgets.example.com", "--no-headers")
+		for what, line := range map[string]string{"berth crd list": listed, "kubectl get crdmatches": got} {
+			if line := strings.Join(strings.Fields(line), " "); line != "gadgets.example.com "+want {
+				return fmt.Errorf("%s prints %q, want %q", what, line, want)
+			}
+		}
+		return nil
+	})
+}
+
 // definedBy waits until kubectl explains the spec of gadgets by a field, and lists what there is of them. Without a field, the space must
 // have no gadgets.
 func (c *cluster) definedBy(t *testing.T, field string, want ...string) {
@@ -103,19 +121,24 @@ func TestDefinitionsOfTheHostAreShared(t *testing.T) {
 		share("{mode: Optional, tenants: [{selector: {}}]}")
 		solar.definedBy(t, "size", "large") // as it was
 		wind.definedBy(t, "size")
+		solar.matched(t, "Shared Optional OnlyShared")
 		solar.apply(t, gadgets("color"))
 		solar.definedBy(t, "color")
+		solar.matched(t, "Local Optional LocalFirst")
 		solar.apply(t, gadget("red", "color"))
 
 		solar.apply(t, crdPolicy("SystemCRDFirst"))
 		solar.definedBy(t, "size", "large")
+		solar.matched(t, "Shared Optional SystemFirst")
 		if out, err := solar.tryKubectl(t, gadgets("weight"), "create", "-f", "-"); err == nil || !strings.Contains(out, "already exists: the platform shares it by the CRDShare gadgets.example.com") {
 			t.Errorf("create a definition that the policy doesn't use: %v: %s", err, out)
 		}
 		solar.apply(t, crdPolicy("NeverUseSystemCRDUnlessForced"))
 		solar.definedBy(t, "color", "red")
+		solar.matched(t, "Local Optional NeverShared")
 		wind.apply(t, crdPolicy("NeverUseSystemCRDUnlessForced"))
 		wind.definedBy(t, "")
+		wind.matched(t, "None Optional NeverShared")
 		solar.apply(t, crdPolicy("LocalCRDFirst"))
 		solar.definedBy(t, "color", "red")
 		solar.kubectl(t, "delete", "crdpolicy", "default")
@@ -134,6 +157,14 @@ func TestDefinitionsOfTheHostAreShared(t *testing.T) {
 		share("{mode: Forced, tenants: [{selector: {}}]}")
 		wind.definedBy(t, "size") // whatever its policy is
 		solar.definedBy(t, "size", "large")
+		wind.matched(t, "Shared Forced Forced")
+		solar.matched(t, "Shared Forced Forced")
+		if out, _, code := runBerth(t, "crd", "list", "--kubeconfig", solar.kubeconfig, "-o", "wide"); code != 0 || !strings.Contains(out, "the space's own is kept, and not used") {
+			t.Errorf("berth crd list -o wide exits with %d and prints\n%s", code, out)
+		}
+		if _, message, code := runBerth(t, "crd", "list", "--kubeconfig", host.kubeconfig); code == 0 || !strings.Contains(message, "berth space connect SPACE -- berth crd list") {
+			t.Errorf("berth crd list on the host exits with %d and prints %s", code, message)
+		}
 		for what, do := range map[string]func() (string, error){
 			"create": func() (string, error) { return wind.tryKubectl(t, gadgets("weight"), "create", "-f", "-") },
 			"apply":  func() (string, error) { return wind.tryKubectl(t, gadgets("weight"), "apply", "-f", "-") },
@@ -182,5 +213,7 @@ func TestDefinitionsOfTheHostAreShared(t *testing.T) {
 		host.kubectl(t, "delete", "crdshare", "gadgets.example.com")
 		solar.definedBy(t, "")
 		wind.definedBy(t, "")
+		solar.apply(t, gadgets("width"))
+		solar.matched(t, "Local <none> OnlyLocal")
 	})
 }

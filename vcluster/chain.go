@@ -176,6 +176,9 @@ func newChain(
 		built.space.Usage = podaccess.Metrics{Usage: c.Usage, Pods: factory.Core().V1().Pods().Lister()}
 	}
 	built.space.TenantQuota = c.TenantQuota
+	if store.Shared != nil {
+		built.space.CRDMatches = store.Shared.Matches
+	}
 	return built, nil
 }
 

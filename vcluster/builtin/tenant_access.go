@@ -28,8 +28,9 @@ const TenantAccessPrefix = "/registry/" + tenantAccessPath + "/"
 // tenantAccessPath is that of a custom resource of the group.
 const tenantAccessPath = "access.berth.dev/tenantaccesses"
 
-// accessProvider serves TenantAccess objects (Z5) and the CRDPolicy (C4), which are in the store of each space, as upstream serves its own: a space needs nothing
-// for them, where a CustomResourceDefinition would cost each one handlers, a schema, and a watch.
+// accessProvider serves TenantAccess objects (Z5) and the CRDPolicy (C4), which are in the store of each space, as upstream serves its
+// own: a space needs nothing for them, where a CustomResourceDefinition would cost each one handlers, a schema, and a watch. It also
+// serves CRDMatch objects, which are stored nowhere.
 type accessProvider struct{}
 
 func (accessProvider) GroupName() string { return v1alpha1.GroupVersion.Group }
@@ -49,6 +50,7 @@ func (accessProvider) NewRESTStorage(_ serverstorage.APIResourceConfigSource, op
 		boundStrategies(store)
 		served[store.DefaultQualifiedResource.Resource] = store
 	}
+	served[v1alpha1.CRDMatches.Resource] = crdMatches{}
 	info := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
 	info.NegotiatedSerializer = withoutProtobuf{info.NegotiatedSerializer}
 	info.VersionedResourcesStorageMap[v1alpha1.GroupVersion.Version] = served

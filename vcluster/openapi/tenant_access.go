@@ -24,6 +24,7 @@ func ofTenants(prefix string) map[string]common.OpenAPIDefinition {
 	all := ofTenant(prefix, &v1alpha1.TenantAccess{}, &v1alpha1.TenantAccessList{}, v1alpha1.TenantAccessSchema,
 		"TenantAccessList is a list of what a space gives to users of other tenants.")
 	maps.Copy(all, ofTenant(prefix, &v1alpha1.CRDPolicy{}, &v1alpha1.CRDPolicyList{}, v1alpha1.CRDPolicySchema, "CRDPolicyList is a list of policies."))
+	maps.Copy(all, ofTenant(prefix, &v1alpha1.CRDMatch{}, &v1alpha1.CRDMatchList{}, v1alpha1.CRDMatchSchema, "CRDMatchList is a list of matches."))
 	return all
 }
 

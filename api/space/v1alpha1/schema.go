@@ -23,10 +23,13 @@ var TenantAccesses = schema.GroupResource{Group: "access.berth.dev", Resource: "
 // CRDPolicies is the resource.
 var CRDPolicies = schema.GroupResource{Group: "access.berth.dev", Resource: "crdpolicies"}
 
+// CRDMatches is the resource.
+var CRDMatches = schema.GroupResource{Group: "access.berth.dev", Resource: "crdmatches"}
+
 // AddToScheme registers the types of this package, as they are served and as handlers have them, which is the same.
 func AddToScheme(scheme *runtime.Scheme) error {
 	for _, v := range []schema.GroupVersion{GroupVersion, {Group: GroupVersion.Group, Version: runtime.APIVersionInternal}} {
-		scheme.AddKnownTypes(v, &TenantAccess{}, &TenantAccessList{}, &CRDPolicy{}, &CRDPolicyList{})
+		scheme.AddKnownTypes(v, &TenantAccess{}, &TenantAccessList{}, &CRDPolicy{}, &CRDPolicyList{}, &CRDMatch{}, &CRDMatchList{})
 	}
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return scheme.SetVersionPriority(GroupVersion)
@@ -38,11 +41,17 @@ var tenantAccess []byte
 //go:embed access.berth.dev_crdpolicies.yaml
 var crdPolicy []byte
 
+//go:embed access.berth.dev_crdmatches.yaml
+var crdMatch []byte
+
 // TenantAccessSchema returns the schema of a TenantAccess.
 func TenantAccessSchema() (*apiextensionsv1.JSONSchemaProps, error) { return schemaOf(tenantAccess) }
 
 // CRDPolicySchema returns the schema of a CRDPolicy.
 func CRDPolicySchema() (*apiextensionsv1.JSONSchemaProps, error) { return schemaOf(crdPolicy) }
+
+// CRDMatchSchema returns the schema of a CRDMatch.
+func CRDMatchSchema() (*apiextensionsv1.JSONSchemaProps, error) { return schemaOf(crdMatch) }
 
 func schemaOf(text []byte) (*apiextensionsv1.JSONSchemaProps, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
@@ -65,3 +74,9 @@ func (CRDPolicy) OpenAPIModelName() string { return "dev.berth.access.v1alpha1.C
 
 // OpenAPIModelName returns the name of the type's schema.
 func (CRDPolicyList) OpenAPIModelName() string { return "dev.berth.access.v1alpha1.CRDPolicyList" }
+
+// OpenAPIModelName returns the name of the type's schema.
+func (CRDMatch) OpenAPIModelName() string { return "dev.berth.access.v1alpha1.CRDMatch" }
+
+// OpenAPIModelName returns the name of the type's schema.
+func (CRDMatchList) OpenAPIModelName() string { return "dev.berth.access.v1alpha1.CRDMatchList" }
