@@ -70,8 +70,8 @@ func (s *Space) empty(ctx context.Context, namespace string) error {
 			return nil
 		}
 		parts := strings.SplitN(strings.TrimPrefix(string(first.Kvs[0].Key), root+sharedPrefix), "/", 3)
-		if len(parts) < 3 {
-			from = string(first.Kvs[0].Key) + "\x00"
+		if len(parts) < 3 || !strings.Contains(parts[0], ".") { // of a definition of the space whose group is like the prefix
+			from = clientv3.GetPrefixRangeEnd(root + sharedPrefix + parts[0] + "/")
 			continue
 		}
 		resource := root + sharedPrefix + parts[0] + "/" + parts[1] + "/"
