@@ -21,7 +21,11 @@ import (
 // and [http.ErrAbortHandler] tells them nothing.
 const maxUnread = 2048
 
-// maxHeaderFields is how many fields the header of a request may have. Each takes some 200 bytes of memory, however short it is.
+// fieldBytes is about what a field of a header takes besides its text.
+const fieldBytes = 200
+
+// maxHeaderFields is how many fields the header of a request may have, with the names of trailers that it announces. A short field takes
+// fieldBytes, too.
 const maxHeaderFields = 200
 
 // maxHeadersConn is how many bytes of headers the requests of an HTTP/2 connection may have that are under way: as many as maxStreams of
@@ -32,7 +36,14 @@ const maxHeadersConn = 2 << 20
 // what the client chooses the size of: the server refers to it until the response has been sent.
 func unheld(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fields := 0
+		if c := connOf(r); c != nil && r.ProtoMajor == 2 {
+			size := headerBytes(r)
+			defer c.headers.Add(-size)
+			if c.headers.Add(size) > maxHeadersConn {
+				panic(http.ErrAbortHandler) // a response would wait for the client, too
+			}
+		}
+		fields := len(r.Trailer)
 		for _, values := range r.Header {
 			fields += len(values)
 		}
@@ -47,13 +58,6 @@ func unheld(next http.Handler) http.Handler {
 			r = new(http.Request)
 			*r = *own
 			own.Header, own.URL, own.RequestURI, own.Host = nil, &url.URL{}, "", ""
-			if c := connOf(r); c != nil {
-				size := headerBytes(r)
-				defer c.headers.Add(-size)
-				if c.headers.Add(size) > maxHeadersConn {
-					panic(http.ErrAbortHandler) // a response would wait for the client, too
-				}
-			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -61,12 +65,15 @@ func unheld(next http.Handler) http.Handler {
 
 // headerBytes is about what the header of a request takes.
 func headerBytes(r *http.Request) int64 {
-	n := len(r.RequestURI)
+	n := len(r.RequestURI) + len(r.Host)
 	for key, values := range r.Header {
 		n += len(key)
 		for _, value := range values {
-			n += len(value)
+			n += fieldBytes + len(value)
 		}
+	}
+	for key := range r.Trailer {
+		n += fieldBytes + len(key)
 	}
 	return int64(n)
 }
