@@ -117,7 +117,7 @@ func TestHostileFramesHoldLittle(t *testing.T) {
 			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/api/v1/pods", "of-eve", fmt.Sprintf("x-%d: %s", i, strings.Repeat("X", 60<<10)))))
 			return err
 		}},
-		"names of trailers": {50, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
+		"names of trailers": {50, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, _ int) error {
 			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/api/v1/pods", "of-eve", "trailer: "+strings.Join(names, ","))))
 			return err
 		}},
