@@ -122,6 +122,9 @@ func TestDefinitionsOfTheHostAreShared(t *testing.T) {
 		solar.definedBy(t, "size", "large") // as it was
 		wind.definedBy(t, "size")
 		solar.matched(t, "Shared Optional OnlyShared")
+		if listed, hints, code := runBerth(t, "crd", "list", "--kubeconfig", solar.kubeconfig, "-o", "name"); code != 0 || !strings.Contains(listed, "crdmatch.access.berth.dev/gadgets.example.com\n") {
+			t.Errorf("berth crd list -o name exits with %d and prints %q %s", code, listed, hints)
+		}
 		solar.apply(t, gadgets("color"))
 		solar.definedBy(t, "color")
 		solar.matched(t, "Local Optional LocalFirst")
