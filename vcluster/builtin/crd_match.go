@@ -42,7 +42,7 @@ func (crdMatches) read(ctx context.Context, name string) ([]v1alpha1.CRDMatch, e
 		return nil, err
 	}
 	if space.CRDMatches == nil {
-		return nil, apierrors.NewServiceUnavailable("nothing is known of the definitions that the platform shares")
+		return nil, nil // there is nothing to choose between
 	}
 	return space.CRDMatches(ctx, name)
 }
