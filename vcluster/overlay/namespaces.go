@@ -59,26 +59,38 @@ func (s *Space) empty(ctx context.Context, namespace string) error {
 			return err
 		}
 	}
-	// What was shared once may be shared no more, so the store is asked which resources there are.
-	from, end := root+sharedPrefix, clientv3.GetPrefixRangeEnd(root+sharedPrefix)
+	stored, err := s.sharedResources(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, resource := range stored {
+		if err := s.deleteAll(ctx, root+sharedPrefix+resource+"/"+namespace+"/"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sharedResources returns the resources, as group and plural, of which the store has objects of shared definitions, and which begin with a
+// prefix. Their definitions may no longer be shared, so the store is asked.
+func (s *Space) sharedResources(ctx context.Context, prefix string) ([]string, error) {
+	var resources []string
+	from, end := root+sharedPrefix+prefix, clientv3.GetPrefixRangeEnd(root+sharedPrefix+prefix)
 	for {
 		first, err := s.store.Client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 		if err != nil {
-			return fmt.Errorf("look for objects of shared definitions: %w", err)
+			return nil, fmt.Errorf("look for objects of shared definitions: %w", err)
 		}
 		if len(first.Kvs) == 0 {
-			return nil
+			return resources, nil
 		}
 		parts := strings.SplitN(strings.TrimPrefix(string(first.Kvs[0].Key), root+sharedPrefix), "/", 3)
 		if len(parts) < 3 || !strings.Contains(parts[0], ".") { // of a definition of the space whose group is like the prefix
 			from = clientv3.GetPrefixRangeEnd(root + sharedPrefix + parts[0] + "/")
 			continue
 		}
-		resource := root + sharedPrefix + parts[0] + "/" + parts[1] + "/"
-		if err := s.deleteAll(ctx, resource+namespace+"/"); err != nil {
-			return err
-		}
-		from = clientv3.GetPrefixRangeEnd(resource)
+		resources = append(resources, parts[0]+"/"+parts[1])
+		from = clientv3.GetPrefixRangeEnd(root + sharedPrefix + parts[0] + "/" + parts[1] + "/")
 	}
 }
 

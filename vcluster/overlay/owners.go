@@ -6,9 +6,12 @@ package overlay
 import (
 	"context"
 	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,12 +66,12 @@ func (s *Space) isStored(ctx context.Context, owner metav1.OwnerReference, names
 	if err != nil {
 		return false, nil //nolint:nilerr // nobody can have it
 	}
-	for _, object := range s.served.List() {
-		crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
-		if !ok || crd.Spec.Group != version.Group || crd.Spec.Names.Kind != owner.Kind {
-			continue
-		}
-		resource := crd.Spec.Group + "/" + crd.Spec.Names.Plural + "/"
+	plurals, err := s.hiddenPlurals(ctx, version.Group)
+	if err != nil {
+		return false, err
+	}
+	for _, plural := range plurals {
+		resource := version.Group + "/" + plural + "/"
 		for _, key := range []string{
 			root + resource + namespace + "/" + owner.Name, root + resource + owner.Name,
 			root + sharedPrefix + resource + namespace + "/" + owner.Name, root + sharedPrefix + resource + owner.Name,
@@ -84,4 +87,25 @@ func (s *Space) isStored(ctx context.Context, owner metav1.OwnerReference, names
 		}
 	}
 	return false, nil
+}
+
+// hiddenPlurals returns the resources of a group that may have objects of a definition that is not in force. The kind of an owner doesn't
+// tell its resource: the definition in force of a name may have another kind, or there is none.
+func (s *Space) hiddenPlurals(ctx context.Context, group string) ([]string, error) {
+	stored, err := s.sharedResources(bounds.WithReservation(ctx, nil), group+"/")
+	if err != nil {
+		return nil, err
+	}
+	plurals := map[string]bool{}
+	for _, resource := range stored {
+		plurals[path.Base(resource)] = true
+	}
+	s.classMu.Lock()
+	defer s.classMu.Unlock()
+	for name, c := range s.classes {
+		if plural, of, _ := strings.Cut(name, "."); of == group && c.epoch > 0 { // the space's own may be hidden, or was just now
+			plurals[plural] = true
+		}
+	}
+	return slices.Collect(maps.Keys(plurals)), nil
 }
