@@ -82,18 +82,24 @@ func (s *Set) Version() string {
 	return s.version
 }
 
-// Match returns which definition of a name is in force in the space. local is its own; nil if it has none.
-func (s *Set) Match(name string, local *apiextensionsv1.CustomResourceDefinition) Match {
+// InForce returns which definition of a name is in force in the space. own says whether the space has one; if that is in force, CRD of the
+// match is empty.
+func (s *Set) InForce(name string, own bool) Match {
+	var local *apiextensionsv1.CustomResourceDefinition
+	if own {
+		local = &apiextensionsv1.CustomResourceDefinition{}
+	}
 	return GetMatchingCRD(local, s.Of(name), s.Policy())
 }
 
-// With returns which definition of a name is in force if the space has one of its own.
-func (s *Set) With(name string) Match {
-	return s.Match(name, &apiextensionsv1.CustomResourceDefinition{})
+// SameOf reports whether by both sets the same definition of a name is in force, whatever the space has.
+func (s *Set) SameOf(name string, other *Set) bool {
+	one, two := s.Of(name), other.Of(name)
+	if one == nil || two == nil {
+		return one == two
+	}
+	return s.Policy() == other.Policy() && one.Forced == two.Forced && one.InRange == two.InRange && SameContent(one.CRD, two.CRD)
 }
-
-// Without returns which definition of a name is in force if the space has none of its own.
-func (s *Set) Without(name string) Match { return s.Match(name, nil) }
 
 // Source has the current set of a space. It may be set while the space sleeps. It is safe for concurrent use.
 type Source struct {

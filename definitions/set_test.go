@@ -146,7 +146,7 @@ func TestASourceReportsChanges(t *testing.T) {
 	}
 	source := &definitions.Source{}
 	none, changed := source.Watch()
-	if none.Of(crd.Name) != nil || none.With(crd.Name).Shared {
+	if none.Of(crd.Name) != nil || none.InForce(crd.Name, true).Shared {
 		t.Error("a source that nobody has set shares something")
 	}
 	source.Set(definitions.NewSet(""))
@@ -161,7 +161,7 @@ func TestASourceReportsChanges(t *testing.T) {
 	default:
 		t.Error("a change is not reported")
 	}
-	if set, _ := source.Watch(); set.Of(crd.Name) == nil || set.With(crd.Name).Shared || !set.Without(crd.Name).Shared {
+	if set, _ := source.Watch(); set.Of(crd.Name) == nil || set.InForce(crd.Name, true).Shared || !set.InForce(crd.Name, false).Shared {
 		t.Errorf("the source has %+v", set)
 	}
 }
@@ -204,7 +204,7 @@ func TestAPolicyReplacesThatOfASet(t *testing.T) {
 		t.Error("the same policy makes another set")
 	}
 	system := set.WithPolicy(definitions.SystemCRDFirst)
-	if system.Version() == set.Version() || !system.With(crd.Name).Shared || set.With(crd.Name).Shared {
+	if system.Version() == set.Version() || !system.InForce(crd.Name, true).Shared || set.InForce(crd.Name, true).Shared {
 		t.Errorf("with another policy, the set is %+v", system)
 	}
 	if back := system.WithPolicy(""); back.Version() != set.Version() {

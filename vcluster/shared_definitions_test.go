@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
@@ -182,6 +181,7 @@ func TestASwitchOfDefinitionsKeepsObjects(t *testing.T) {
 	defer watched.Stop()
 
 	c.Definitions.Set(definitions.NewSet(definitions.LocalCRDFirst, optional))
+	waitForReason(t, space, definitions.LocalFirst)
 	if crd := tenant.crd(t); crd.UID != own.UID {
 		t.Errorf("the definition in force is %s, want that of the tenant", crd.UID)
 	}
@@ -242,40 +242,6 @@ func TestASwitchOfDefinitionsKeepsObjects(t *testing.T) {
 	}
 }
 
-func (o tenantOf) crd(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	crd, err := o.crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), widgetsCRD, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return crd
-}
-
-// checkExpired checks that a watch ends with the event that makes clients list again.
-func checkExpired(t *testing.T, w watch.Interface) {
-	t.Helper()
-	limit := time.After(testTimeout)
-	for {
-		select {
-		case event, ok := <-w.ResultChan():
-			if !ok {
-				t.Error("the watch ended without an error, want one that makes its client list again")
-				return
-			}
-			if event.Type != watch.Error {
-				continue
-			}
-			if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) {
-				t.Errorf("the watch ended with %v, want that it is expired", err)
-			}
-			return
-		case <-limit:
-			t.Error("the watch goes on")
-			return
-		}
-	}
-}
-
 // checkServesSizes checks that all of what the API server makes of a definition is by the platform's.
 func (o tenantOf) checkServesSizes(t *testing.T) {
 	t.Helper()
@@ -330,6 +296,8 @@ func TestAForcedDefinitionOverridesTheTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, policy := range []definitions.Policy{"", definitions.NeverUseSystemCRDUnlessForced} {
+		c.Definitions.Set(nil)
+		tenant.waitForSize(t, false)
 		c.Definitions.Set(definitions.NewSet(policy, forced))
 		tenant.waitForSize(t, true)
 		api := tenant.crds.ApiextensionsV1().CustomResourceDefinitions()

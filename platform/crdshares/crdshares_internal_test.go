@@ -71,7 +71,7 @@ func TestASpaceHasWhatIsSharedWithItsTenant(t *testing.T) {
 				t.Errorf("%s: before its object is seen, %s has %q", what, object.Name, set.Names())
 			}
 			s.Observe(object)
-			if set, _ := source.Watch(); set.Without(gadgets).Shared {
+			if set, _ := source.Watch(); set.InForce(gadgets, false).Shared {
 				got = append(got, object.Name)
 			}
 		}

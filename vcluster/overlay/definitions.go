@@ -35,7 +35,7 @@ type definitionStorage struct {
 func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	set, since := d.space.current()
 	name := path.Base(key)
-	if set.With(name).Shared {
+	if set.InForce(name, true).Shared {
 		return d.serve(ctx, set.Of(name), since, out)
 	}
 	if creates(ctx, opts) {
@@ -45,7 +45,7 @@ func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.Ge
 	switch {
 	case !storage.IsNotFound(err):
 		return err
-	case set.Without(name).Shared:
+	case set.InForce(name, false).Shared:
 		return d.serve(ctx, set.Of(name), since, out)
 	case opts.IgnoreNotFound:
 		return d.Interface.Get(ctx, key, opts, out)
@@ -90,7 +90,7 @@ func (d *definitionStorage) GetList(ctx context.Context, key string, opts storag
 	}
 	for {
 		set, since := d.space.current()
-		if err := continues(opts, since); err != nil {
+		if err := checkAge(d.Versioner(), opts, since); err != nil {
 			return err
 		}
 		if err := d.Interface.GetList(ctx, key, opts, list); err != nil {
@@ -104,15 +104,13 @@ func (d *definitionStorage) GetList(ctx context.Context, key string, opts storag
 	}
 }
 
-// continues refuses a further page of a list that is older than what is in force.
-func continues(opts storage.ListOptions, since int64) error {
-	if opts.Predicate.Continue == "" {
-		return nil
-	}
-	if _, revision, err := storage.DecodeContinue(opts.Predicate.Continue, "/"); err == nil && revision > 0 && revision < since {
+// checkAge refuses a list of the past, or a further page of one, if other definitions have come into force since.
+func checkAge(versioner storage.Versioner, opts storage.ListOptions, since int64) error {
+	of, _, err := storage.ValidateListOptions("/", versioner, opts)
+	if err == nil && of > 0 && of < since {
 		return errExpired()
 	}
-	return nil // what is wrong with the token, the storage says
+	return nil // what is wrong with the options, the storage says
 }
 
 // merge lays the shared definitions over a page of the space's.
@@ -123,18 +121,29 @@ func (d *definitionStorage) merge(
 	if len(names) == 0 {
 		return nil
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(c apiextensions.CustomResourceDefinition) bool { return set.With(c.Name).Shared })
+	list.Items = slices.DeleteFunc(list.Items, func(c apiextensions.CustomResourceDefinition) bool { return set.InForce(c.Name, true).Shared })
 	from, to := pageStart(opts.Predicate.Continue), pageStart(list.Continue)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return name < from || to != "" && name >= to || !opts.Recursive && name != path.Base(key)
+	})
+	own, err := d.ownOf(ctx, set, names)
+	if err != nil {
+		return storage.NewInternalError(err)
+	}
 	for _, name := range names {
-		if name < from || to != "" && name >= to {
+		if !set.InForce(name, own[name]).Shared {
 			continue
 		}
-		shared, err := d.matching(ctx, key, set, since, name, opts)
-		if err != nil {
+		shared := apiextensions.CustomResourceDefinition{}
+		if err := d.serve(ctx, set.Of(name), since, &shared); err != nil {
 			return err
 		}
-		if shared != nil {
-			list.Items = append(list.Items, *shared)
+		matches, err := opts.Predicate.Matches(&shared)
+		if err != nil {
+			return storage.NewInternalError(err)
+		}
+		if matches {
+			list.Items = append(list.Items, shared)
 		}
 	}
 	slices.SortFunc(list.Items, func(a, b apiextensions.CustomResourceDefinition) int { return strings.Compare(a.Name, b.Name) })
@@ -142,28 +151,16 @@ func (d *definitionStorage) merge(
 	return nil
 }
 
-// matching returns the shared definition of a name if it is in force, and a list is for it; else nil.
-func (d *definitionStorage) matching(
-	ctx context.Context, key string, set *definitions.Set, since int64, name string, opts storage.ListOptions,
-) (*apiextensions.CustomResourceDefinition, error) {
-	if !opts.Recursive && name != path.Base(key) {
+// ownOf returns of which names the space has a definition of its own, if it matters for one of them. A page of a list can't say that: it
+// lacks definitions that its selector doesn't match.
+func (d *definitionStorage) ownOf(ctx context.Context, set *definitions.Set, names []string) (map[string]bool, error) {
+	if !slices.ContainsFunc(names, func(name string) bool { return set.InForce(name, true).Shared != set.InForce(name, false).Shared }) {
 		return nil, nil
 	}
-	if there, err := d.inForce(ctx, key, set, name, opts.Recursive); err != nil || !there {
-		return nil, err
+	if len(names) == 1 {
+		return d.space.ownNames(ctx, names[0])
 	}
-	shared := &apiextensions.CustomResourceDefinition{}
-	if err := d.serve(ctx, set.Of(name), since, shared); err != nil {
-		return nil, err
-	}
-	matches, err := opts.Predicate.Matches(shared)
-	switch {
-	case err != nil:
-		return nil, storage.NewInternalError(err)
-	case !matches:
-		return nil, nil
-	}
-	return shared, nil
+	return d.space.ownNames(ctx, "")
 }
 
 // pageStart is the name at which the page begins that a token asks for.
@@ -176,22 +173,6 @@ func pageStart(token string) string {
 		return ""
 	}
 	return strings.TrimPrefix(key, "/")
-}
-
-// inForce reports whether the shared definition of a name is. The list that it is for may lack a definition of the space that the
-// list's selector doesn't match.
-func (d *definitionStorage) inForce(ctx context.Context, key string, set *definitions.Set, name string, recursive bool) (bool, error) {
-	if set.With(name).Shared {
-		return true, nil
-	}
-	if !set.Without(name).Shared {
-		return false, nil
-	}
-	if recursive {
-		key = strings.TrimSuffix(key, "/") + "/" + name
-	}
-	has, err := d.hasOwn(ctx, key)
-	return !has, err
 }
 
 // hasOwn reports whether the space has a definition of its own.

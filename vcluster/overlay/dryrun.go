@@ -38,14 +38,14 @@ func (s *Space) checkDryRun(a admission.Attributes) error {
 	if a.GetOperation() == admission.Create {
 		return refuseCreate(set, name)
 	}
-	if match := set.With(name); match.Shared {
+	if match := set.InForce(name, true); match.Shared {
 		return forbidden(name, match)
 	}
 	old, ok := a.GetOldObject().(*apiextensions.CustomResourceDefinition)
 	if !ok || !definitions.IsShared(old) {
 		return nil
 	}
-	match := set.Without(name)
+	match := set.InForce(name, false)
 	if !match.Shared {
 		return nil // it has switched just now
 	}
@@ -58,7 +58,7 @@ func (s *Space) checkDryRun(a admission.Attributes) error {
 
 // refuseCreate says why a definition can't be created that would not be in force; nil if it would.
 func refuseCreate(set *definitions.Set, name string) error {
-	match := set.With(name)
+	match := set.InForce(name, true)
 	switch {
 	case !match.Shared:
 		return nil

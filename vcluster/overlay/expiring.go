@@ -13,9 +13,9 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 )
 
-// errExpired is what clients get whose watch or list began before another definition was in force. It makes them list again.
+// errExpired is what clients get whose watch or list began before another definition may have come into force. It makes them list again.
 func errExpired() *apierrors.StatusError {
-	return apierrors.NewResourceExpired("another CustomResourceDefinition is in force; list again")
+	return apierrors.NewResourceExpired("another CustomResourceDefinition may have come into force; list again")
 }
 
 // expiring is a watch that can be ended with the event that makes its client list again.

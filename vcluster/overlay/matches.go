@@ -6,11 +6,11 @@ package overlay
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/api/space/v1alpha1"
@@ -28,20 +28,11 @@ const matchBytes = 2 << 10
 // empty asks for that one; then there is none or one.
 func (s *Space) Matches(ctx context.Context, name string) ([]v1alpha1.CRDMatch, error) {
 	set, _ := s.current()
-	key, options := ownPrefix, []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(ownPrefix)), clientv3.WithKeysOnly()}
-	if name != "" {
-		key, options = ownPrefix+name, []clientv3.OpOption{clientv3.WithKeysOnly()}
-	}
-	stored, err := s.store.Client.Get(ctx, key, options...)
+	own, err := s.ownNames(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("list the names of definitions: %w", err)
+		return nil, err
 	}
-	own := map[string]bool{}
-	var names []string
-	for _, kv := range stored.Kvs {
-		one := path.Base(string(kv.Key))
-		own[one], names = true, append(names, one)
-	}
+	names := slices.Collect(maps.Keys(own))
 	for _, shared := range set.Names() {
 		if !own[shared] && (name == "" || name == shared) {
 			names = append(names, shared)
@@ -60,12 +51,25 @@ func (s *Space) Matches(ctx context.Context, name string) ([]v1alpha1.CRDMatch, 
 	return matches, nil
 }
 
-func matchOf(set *definitions.Set, name string, own bool) v1alpha1.CRDMatch {
-	var local *apiextensionsv1.CustomResourceDefinition
-	if own {
-		local = &apiextensionsv1.CustomResourceDefinition{}
+// ownNames returns the names of the space's own definitions. A name that isn't empty asks for that one.
+func (s *Space) ownNames(ctx context.Context, name string) (map[string]bool, error) {
+	key, options := ownPrefix, []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(ownPrefix)), clientv3.WithKeysOnly()}
+	if name != "" {
+		key, options = ownPrefix+name, []clientv3.OpOption{clientv3.WithKeysOnly()}
 	}
-	match := set.Match(name, local)
+	stored, err := s.store.Client.Get(ctx, key, options...)
+	if err != nil {
+		return nil, fmt.Errorf("list the names of definitions: %w", err)
+	}
+	own := make(map[string]bool, len(stored.Kvs))
+	for _, kv := range stored.Kvs {
+		own[path.Base(string(kv.Key))] = true
+	}
+	return own, nil
+}
+
+func matchOf(set *definitions.Set, name string, own bool) v1alpha1.CRDMatch {
+	match := set.InForce(name, own)
 	status := v1alpha1.CRDMatchStatus{InForce: v1alpha1.NoCRD, Reason: string(match.Reason), Message: match.Explain(name, own)}
 	switch {
 	case match.Shared:

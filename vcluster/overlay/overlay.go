@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/bounds"
@@ -32,13 +31,13 @@ type Space struct {
 	source  *definitions.Source
 	store   *kubernetes.Client
 	account *bounds.Account
-	served  cache.Store   // the definitions in force, which Follow sets
 	policy  chan struct{} // of capacity 1: the policy may have changed
 
 	mu       sync.RWMutex // held for writing while what is in force changes
 	set      *definitions.Set
-	revision int64 // from which on it is in force
-	loaded   int64 // revision of the marker when the space started
+	revision int64    // from which on it is in force
+	loaded   int64    // revision of the marker when the space started
+	kept     []string // names that were shared when it started, if the marker was not written then; sorted
 	watches  map[*definitionWatch]struct{}
 	charged  int64 // bytes of shared definitions that the account has
 
@@ -58,7 +57,7 @@ func New(source *definitions.Source, store *kubernetes.Client, account *bounds.A
 
 // Load lays the current set over the store. It must be called before anything is read.
 //
-// If there may be watches from before the space slept that are older than what is in force, they expire.
+// If what is in force has changed since the space slept, watches from before expire.
 func (s *Space) Load(ctx context.Context) error {
 	set, _, err := s.wanted(ctx)
 	if err != nil {
@@ -70,10 +69,13 @@ func (s *Space) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read which shared definitions were in force: %w", err)
 	}
+	var before string
 	if had.KV != nil {
-		s.loaded = had.KV.ModRevision
+		s.loaded, before = had.KV.ModRevision, string(had.KV.Value)
 	}
-	if set.Version() != "" || had.KV != nil && len(had.KV.Value) > 0 {
+	if before == set.Version() {
+		s.kept = set.Names()
+	} else {
 		revision, err := s.mark(ctx, set)
 		if err != nil {
 			// A full disk must not keep the space asleep. Only watches that began before it slept could miss the change.
@@ -151,6 +153,13 @@ func (s *Space) mark(ctx context.Context, set *definitions.Set) (revision int64,
 		return had.Revision, errors.New("write which shared definitions are in force: another process writes it, too")
 	}
 	return put.Revision, nil
+}
+
+// remark writes the marker although the set stays.
+func (s *Space) remark(ctx context.Context) (revision int64, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.mark(ctx, s.set)
 }
 
 // take replaces the set, and has the account have what its definitions take. The caller holds mu.

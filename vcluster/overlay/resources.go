@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -44,7 +45,6 @@ type class struct {
 // until it hears of a change, which is later. An index of the store is computed while the store is locked for the change. So what
 // is counted here changes together with what the handler finds.
 func (s *Space) Follow(informer cache.SharedIndexInformer) error {
-	s.served = informer.GetIndexer()
 	if err := informer.SetTransform(s.intern); err != nil {
 		return fmt.Errorf("follow definitions: %w", err)
 	}
@@ -68,7 +68,7 @@ func (s *Space) Follow(informer cache.SharedIndexInformer) error {
 	return nil
 }
 
-// expireResources ends the watches of custom resources whose definition is in force no more.
+// expireResources ends the watches of custom resources whose definition is no longer in force.
 func (s *Space) expireResources(name string) {
 	s.classMu.Lock()
 	defer s.classMu.Unlock()
@@ -213,8 +213,7 @@ func (b binding) since(ctx context.Context) (int64, error) {
 	if err != nil || known >= 0 {
 		return known, err
 	}
-	set, _ := b.space.current()
-	revision, err := b.space.mark(ctx, set)
+	revision, err := b.space.remark(ctx)
 	if err != nil && revision > 0 { // a full disk must not keep objects from being read
 		return revision, nil
 	}
@@ -231,10 +230,16 @@ func (b binding) knownSince(ctx context.Context, revision int64) (int64, error) 
 	if err := b.checkLocked(ctx); err != nil {
 		return 0, err
 	}
-	c := b.space.classes[b.resource.String()]
+	name := b.resource.String()
+	c := b.space.classes[name]
+	if c == nil || c.epoch == 0 {
+		if _, kept := slices.BinarySearch(b.space.kept, name); !kept {
+			return b.space.loaded, nil
+		}
+		// Before the space slept, it may have created or deleted its own.
+	}
+	c = b.space.classOf(name)
 	switch {
-	case c == nil || !c.shared && c.epoch == 0:
-		return b.space.loaded, nil
 	case c.since == 0 && revision == 0:
 		return -1, nil
 	case c.since == 0:
@@ -282,7 +287,7 @@ func (r *resourceStorage) GetList(ctx context.Context, key string, opts storage.
 	if err != nil {
 		return err
 	}
-	if err := continues(opts, since); err != nil {
+	if err := checkAge(r.Versioner(), opts, since); err != nil {
 		return err
 	}
 	if err := r.Interface.GetList(ctx, key, opts, out); err != nil {
@@ -336,13 +341,18 @@ func (b binding) register(ctx context.Context, w *expiring) error {
 	if err := b.checkLocked(ctx); err != nil {
 		return err
 	}
-	c := b.space.classes[b.resource.String()]
+	b.space.classOf(b.resource.String()).watches[w] = struct{}{}
+	return nil
+}
+
+// classOf returns the class of a name, which it makes for one that was always the space's own. The caller holds classMu.
+func (s *Space) classOf(name string) *class {
+	c := s.classes[name]
 	if c == nil {
 		c = &class{watches: map[*expiring]struct{}{}}
-		b.space.classes[b.resource.String()] = c
+		s.classes[name] = c
 	}
-	c.watches[w] = struct{}{}
-	return nil
+	return c
 }
 
 func (b binding) forget(w *expiring) {

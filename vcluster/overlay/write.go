@@ -69,11 +69,11 @@ func (d *definitionStorage) Delete(
 ) error {
 	set, _ := d.space.current()
 	name := path.Base(key)
-	if match := set.With(name); match.Shared {
+	if match := set.InForce(name, true); match.Shared {
 		return forbidden(name, match)
 	}
 	err := d.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
-	if match := set.Without(name); match.Shared && storage.IsNotFound(err) {
+	if match := set.InForce(name, false); match.Shared && storage.IsNotFound(err) {
 		return forbidden(name, match)
 	}
 	return err
@@ -87,10 +87,10 @@ func (d *definitionStorage) GuaranteedUpdate(
 ) error {
 	set, since := d.space.current()
 	name := path.Base(key)
-	if match := set.With(name); match.Shared {
+	if match := set.InForce(name, true); match.Shared {
 		return forbidden(name, match)
 	}
-	match := set.Without(name)
+	match := set.InForce(name, false)
 	if !match.Shared {
 		return d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
 	}
