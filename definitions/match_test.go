@@ -122,8 +122,13 @@ func TestNoSwitchOfThePolicyChangesWhatIsFoundAfterwards(t *testing.T) {
 		first, other := policy.Draw(t, "first"), policy.Draw(t, "other")
 		before := definitions.GetMatchingCRD(local, shared, first)
 		between := definitions.GetMatchingCRD(local, shared, other)
-		if after := definitions.GetMatchingCRD(local, shared, first); after != before {
-			t.Fatalf("there and back: %+v, before %+v", after, before)
+		set := definitions.NewSet(first, shared)
+		back := set.WithPolicy(other).WithPolicy(first)
+		for _, own := range []bool{false, true} {
+			was, is := set.InForce("", own), back.InForce("", own)
+			if set.Version() != back.Version() || was.Shared != is.Shared || was.Reason != is.Reason || !set.SameOf("", back) {
+				t.Fatalf("there and back, with own definition %v: %s, before %s", own, is.Reason, was.Reason)
+			}
 		}
 		if shared.Forced && (before != between || before.CRD != shared.CRD) {
 			t.Fatalf("a forced definition depends on the policy: %+v, %+v", before, between)

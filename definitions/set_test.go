@@ -193,6 +193,31 @@ func TestASetReachesAnotherProcess(t *testing.T) {
 	}
 }
 
+// TestSetsSayTheSameOfANameIfItsContentAndModeAre has the platform make sets anew.
+func TestSetsSayTheSameOfANameIfItsContentAndModeAre(t *testing.T) {
+	t.Parallel()
+	crd, err := definitions.Serve(hostDefinition("Widget"), "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := crd.DeepCopy()
+	other.ResourceVersion = "08"
+	set := definitions.NewSet("", &definitions.Shared{CRD: crd, InRange: true})
+	for name, test := range map[string]struct {
+		same   bool
+		shared *definitions.Shared
+	}{
+		"a copy":         {true, &definitions.Shared{CRD: crd.DeepCopy(), InRange: true}},
+		"forced":         {false, &definitions.Shared{CRD: crd, InRange: true, Forced: true}},
+		"other content":  {false, &definitions.Shared{CRD: other, InRange: true}},
+		"no longer used": {false, &definitions.Shared{CRD: crd}},
+	} {
+		if got := set.SameOf(crd.Name, definitions.NewSet("", test.shared)); got != test.same {
+			t.Errorf("%s: the sets say the same: %t, want %t", name, got, test.same)
+		}
+	}
+}
+
 func TestAPolicyReplacesThatOfASet(t *testing.T) {
 	t.Parallel()
 	crd, err := definitions.Serve(hostDefinition("Widget"), "share")
@@ -206,6 +231,9 @@ func TestAPolicyReplacesThatOfASet(t *testing.T) {
 	system := set.WithPolicy(definitions.SystemCRDFirst)
 	if system.Version() == set.Version() || !system.InForce(crd.Name, true).Shared || set.InForce(crd.Name, true).Shared {
 		t.Errorf("with another policy, the set is %+v", system)
+	}
+	if set.SameOf(crd.Name, system) || set.SameOf(crd.Name, nil) || !set.SameOf("others.example.com", system) {
+		t.Error("sets of two policies differ in what they say of a shared definition, and of no other")
 	}
 	if back := system.WithPolicy(""); back.Version() != set.Version() {
 		t.Errorf("without a policy, the set is %+v", back)

@@ -187,7 +187,7 @@ func (c *chain) handler() http.Handler {
 	next := requests.EndStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.shared != nil {
-			r = r.WithContext(c.shared.Begin(r))
+			r = r.WithContext(c.shared.WithSwitchCount(r))
 		}
 		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(c.definitions.Begin(r), c.space)))
 	})

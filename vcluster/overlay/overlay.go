@@ -43,15 +43,15 @@ type Space struct {
 
 	marking sync.Mutex // held while the marker is written
 
-	epoch   atomic.Int64 // counts how often a name changed between the space's definition and the shared one
-	classMu sync.Mutex
-	classes map[string]*class
+	switchCount      atomic.Int64 // counts how often the definition of a name got another owner
+	ownersMu         sync.Mutex
+	definitionOwners map[string]*definitionOwner
 }
 
 // New returns the overlay of a space whose store is store. The account may be nil.
 func New(source *definitions.Source, store *kubernetes.Client, account *bounds.Account) *Space {
 	return &Space{
-		source: source, store: store, account: account, policy: make(chan struct{}, 1), watches: map[*definitionWatch]struct{}{}, classes: map[string]*class{},
+		source: source, store: store, account: account, policy: make(chan struct{}, 1), watches: map[*definitionWatch]struct{}{}, definitionOwners: map[string]*definitionOwner{},
 	}
 }
 

@@ -100,10 +100,10 @@ func (s *Space) hiddenPlurals(ctx context.Context, group string) ([]string, erro
 	for _, resource := range stored {
 		plurals[path.Base(resource)] = true
 	}
-	s.classMu.Lock()
-	defer s.classMu.Unlock()
-	for name, c := range s.classes {
-		if plural, of, _ := strings.Cut(name, "."); of == group && c.epoch > 0 { // the space's own may be hidden, or was just now
+	s.ownersMu.Lock()
+	defer s.ownersMu.Unlock()
+	for name, owner := range s.definitionOwners {
+		if plural, of, _ := strings.Cut(name, "."); of == group && owner.switchCount > 0 { // the space's own may be hidden, or was just now
 			plurals[plural] = true
 		}
 	}

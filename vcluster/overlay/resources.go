@@ -30,12 +30,12 @@ import (
 // leads there: what follows is a group, which has a dot, and where a definition's plural would be, which has none.
 const sharedPrefix = "shared.definitions.berth.dev/"
 
-// class says whose definition of a name the API server serves.
-type class struct {
-	shared  bool
-	epoch   int64 // when that began
-	since   int64 // a revision after that; 0 if nobody has asked
-	watches map[*expiring]struct{}
+// definitionOwner says whose definition of a name the API server serves.
+type definitionOwner struct {
+	shared      bool                   // it is the platform's, else the space's
+	switchCount int64                  // the switch by which that began; 0 if there was none since the space started
+	servedSince int64                  // a revision after that; 0 if nobody has asked
+	watches     map[*expiring]struct{} // of custom resources, to be ended by the next switch
 }
 
 // Follow learns from the informer of definitions which of them the API server serves, and has it keep the process's copy of shared
@@ -48,9 +48,9 @@ func (s *Space) Follow(informer cache.SharedIndexInformer) error {
 	if err := informer.SetTransform(s.intern); err != nil {
 		return fmt.Errorf("follow definitions: %w", err)
 	}
-	err := informer.AddIndexers(cache.Indexers{"berth.dev/class": func(object any) ([]string, error) {
+	err := informer.AddIndexers(cache.Indexers{"berth.dev/definition-owner": func(object any) ([]string, error) {
 		if crd, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok {
-			s.see(crd)
+			s.noteServed(crd)
 		}
 		return nil, nil
 	}})
@@ -70,14 +70,14 @@ func (s *Space) Follow(informer cache.SharedIndexInformer) error {
 
 // expireResources ends the watches of custom resources whose definition is no longer in force.
 func (s *Space) expireResources(name string) {
-	s.classMu.Lock()
-	defer s.classMu.Unlock()
-	if c := s.classes[name]; c != nil {
-		for w := range c.watches {
+	s.ownersMu.Lock()
+	defer s.ownersMu.Unlock()
+	if owner := s.definitionOwners[name]; owner != nil {
+		for w := range owner.watches {
 			w.expire()
 		}
-		if clear(c.watches); !c.shared && c.epoch == 0 {
-			delete(s.classes, name)
+		if clear(owner.watches); !owner.shared && owner.switchCount == 0 {
+			delete(s.definitionOwners, name)
 		}
 	}
 }
@@ -95,31 +95,31 @@ func (s *Space) intern(object any) (any, error) {
 	return object, nil // the watch ends soon, and the list after it has the other
 }
 
-// see notes which definition is in the informer's store, which is locked.
-func (s *Space) see(crd *apiextensionsv1.CustomResourceDefinition) {
+// noteServed notes which definition is in the informer's store, which is locked.
+func (s *Space) noteServed(crd *apiextensionsv1.CustomResourceDefinition) {
 	shared := definitions.IsShared(crd)
-	s.classMu.Lock()
-	defer s.classMu.Unlock()
-	c := s.classes[crd.Name]
-	if c != nil && c.shared == shared {
+	s.ownersMu.Lock()
+	defer s.ownersMu.Unlock()
+	owner := s.definitionOwners[crd.Name]
+	if owner != nil && owner.shared == shared {
 		return
 	}
-	if c == nil && !shared {
+	if owner == nil && !shared {
 		return // as long as there was no other
 	}
-	if c != nil {
-		for w := range c.watches {
+	if owner != nil {
+		for w := range owner.watches {
 			w.expire()
 		}
 	}
-	s.classes[crd.Name] = &class{shared: shared, epoch: s.epoch.Add(1), watches: map[*expiring]struct{}{}}
+	s.definitionOwners[crd.Name] = &definitionOwner{shared: shared, switchCount: s.switchCount.Add(1), watches: map[*expiring]struct{}{}}
 }
 
-type epochKey struct{}
+type switchCountKey struct{}
 
-// Begin returns the context of a request, with when it began, and whether it only tries what it does.
-func (s *Space) Begin(r *http.Request) context.Context {
-	ctx := context.WithValue(r.Context(), epochKey{}, s.epoch.Load())
+// WithSwitchCount returns the context of a request, with the switch count when it began, and whether it is a dry run.
+func (s *Space) WithSwitchCount(r *http.Request) context.Context {
+	ctx := context.WithValue(r.Context(), switchCountKey{}, s.switchCount.Load())
 	if strings.Contains(r.URL.RawQuery, "dryRun") {
 		return context.WithValue(ctx, dryRunKey{}, true)
 	}
@@ -142,7 +142,7 @@ func (o resourceOptions) GetRESTOptions(resource schema.GroupResource, example r
 	if err != nil {
 		return options, err
 	}
-	bound := o.space.bind(resource)
+	bound := o.space.bindingNow(resource)
 	if bound.shared {
 		options.ResourcePrefix = sharedPrefix + options.ResourcePrefix
 	}
@@ -162,20 +162,20 @@ func (o resourceOptions) GetRESTOptions(resource schema.GroupResource, example r
 
 // binding is which of two definitions a storage was made for.
 type binding struct {
-	space    *Space
-	resource schema.GroupResource
-	shared   bool
-	epoch    int64
+	space       *Space
+	resource    schema.GroupResource
+	shared      bool
+	switchCount int64 // as the owner of the definition had it
 }
 
-// bind returns which definition of a resource the API server serves now. The handler that asks may have looked before the last change;
+// bindingNow returns which definition of a resource the API server serves now. The handler that asks may have looked before the last change;
 // [binding.check] finds that out.
-func (s *Space) bind(resource schema.GroupResource) binding {
-	s.classMu.Lock()
-	defer s.classMu.Unlock()
+func (s *Space) bindingNow(resource schema.GroupResource) binding {
+	s.ownersMu.Lock()
+	defer s.ownersMu.Unlock()
 	b := binding{space: s, resource: resource}
-	if c := s.classes[resource.String()]; c != nil {
-		b.shared, b.epoch = c.shared, c.epoch
+	if owner := s.definitionOwners[resource.String()]; owner != nil {
+		b.shared, b.switchCount = owner.shared, owner.switchCount
 	}
 	return b
 }
@@ -186,19 +186,19 @@ var errNoRequest = errors.New("objects of a shared definition are changed by req
 // definition that its handler had looked up before the last change, and be bound to the one after it. Whoever uses that one has begun
 // before the change, or comes before the handler has heard of the next change and made another storage.
 func (b binding) check(ctx context.Context) error {
-	b.space.classMu.Lock()
-	defer b.space.classMu.Unlock()
+	b.space.ownersMu.Lock()
+	defer b.space.ownersMu.Unlock()
 	return b.checkLocked(ctx)
 }
 
 func (b binding) checkLocked(ctx context.Context) error {
-	var epoch int64
-	if c := b.space.classes[b.resource.String()]; c != nil {
-		epoch = c.epoch
+	var switchCount int64
+	if owner := b.space.definitionOwners[b.resource.String()]; owner != nil {
+		switchCount = owner.switchCount
 	}
-	begun, isRequest := ctx.Value(epochKey{}).(int64)
+	begun, isRequest := ctx.Value(switchCountKey{}).(int64)
 	switch {
-	case epoch != b.epoch, isRequest && begun < b.epoch:
+	case switchCount != b.switchCount, isRequest && begun < b.switchCount:
 		return apierrors.NewTooManyRequests(fmt.Sprintf(
 			"another CustomResourceDefinition %s has just come into force; try again", b.resource), refusal.RetrySeconds)
 	case !isRequest && b.shared: // the end of the space's own definition, of which all objects are deleted
@@ -207,9 +207,9 @@ func (b binding) checkLocked(ctx context.Context) error {
 	return nil
 }
 
-// since returns a revision after all that clients could read of the other definition's objects, and before what they read of this one's.
-func (b binding) since(ctx context.Context) (int64, error) {
-	known, err := b.knownSince(ctx, 0)
+// servedSince returns a revision after all that clients could read of the other definition's objects, and before what they read of this one's.
+func (b binding) servedSince(ctx context.Context) (int64, error) {
+	known, err := b.knownServedSince(ctx, 0)
 	if err != nil || known >= 0 {
 		return known, err
 	}
@@ -220,32 +220,32 @@ func (b binding) since(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return b.knownSince(ctx, revision)
+	return b.knownServedSince(ctx, revision)
 }
 
-// knownSince returns the revision, or revision if none is known, and a negative number if that is 0.
-func (b binding) knownSince(ctx context.Context, revision int64) (int64, error) {
-	b.space.classMu.Lock()
-	defer b.space.classMu.Unlock()
+// knownServedSince returns the revision, or revision if none is known, and a negative number if that is 0.
+func (b binding) knownServedSince(ctx context.Context, revision int64) (int64, error) {
+	b.space.ownersMu.Lock()
+	defer b.space.ownersMu.Unlock()
 	if err := b.checkLocked(ctx); err != nil {
 		return 0, err
 	}
 	name := b.resource.String()
-	c := b.space.classes[name]
-	if c == nil || c.epoch == 0 {
+	owner := b.space.definitionOwners[name]
+	if owner == nil || owner.switchCount == 0 {
 		if _, kept := slices.BinarySearch(b.space.kept, name); !kept {
 			return b.space.loaded, nil
 		}
 		// Before the space slept, it may have created or deleted its own.
 	}
-	c = b.space.classOf(name)
+	owner = b.space.definitionOwnerOf(name)
 	switch {
-	case c.since == 0 && revision == 0:
+	case owner.servedSince == 0 && revision == 0:
 		return -1, nil
-	case c.since == 0:
-		c.since = revision
+	case owner.servedSince == 0:
+		owner.servedSince = revision
 	}
-	return c.since, nil
+	return owner.servedSince, nil
 }
 
 // resourceStorage is the storage of custom resources of one definition.
@@ -283,7 +283,7 @@ func (r *resourceStorage) Get(ctx context.Context, key string, opts storage.GetO
 
 // GetList implements [storage.Interface].
 func (r *resourceStorage) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
-	since, err := r.bound.since(ctx)
+	since, err := r.bound.servedSince(ctx)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (r *resourceStorage) GuaranteedUpdate(
 
 // Watch implements [storage.Interface]. The watch expires when the other definition is in force.
 func (r *resourceStorage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	since, err := r.bound.since(ctx)
+	since, err := r.bound.servedSince(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -336,29 +336,30 @@ func (r *resourceStorage) Watch(ctx context.Context, key string, opts storage.Li
 }
 
 func (b binding) register(ctx context.Context, w *expiring) error {
-	b.space.classMu.Lock()
-	defer b.space.classMu.Unlock()
+	b.space.ownersMu.Lock()
+	defer b.space.ownersMu.Unlock()
 	if err := b.checkLocked(ctx); err != nil {
 		return err
 	}
-	b.space.classOf(b.resource.String()).watches[w] = struct{}{}
+	b.space.definitionOwnerOf(b.resource.String()).watches[w] = struct{}{}
 	return nil
 }
 
-// classOf returns the class of a name, which it makes for one that was always the space's own. The caller holds classMu.
-func (s *Space) classOf(name string) *class {
-	c := s.classes[name]
-	if c == nil {
-		c = &class{watches: map[*expiring]struct{}{}}
-		s.classes[name] = c
+// definitionOwnerOf returns the owner of the definition of a name. There is none yet of a name that was always the space's own. The caller
+// holds ownersMu.
+func (s *Space) definitionOwnerOf(name string) *definitionOwner {
+	owner := s.definitionOwners[name]
+	if owner == nil {
+		owner = &definitionOwner{watches: map[*expiring]struct{}{}}
+		s.definitionOwners[name] = owner
 	}
-	return c
+	return owner
 }
 
 func (b binding) forget(w *expiring) {
-	b.space.classMu.Lock()
-	defer b.space.classMu.Unlock()
-	if c := b.space.classes[b.resource.String()]; c != nil {
-		delete(c.watches, w)
+	b.space.ownersMu.Lock()
+	defer b.space.ownersMu.Unlock()
+	if owner := b.space.definitionOwners[b.resource.String()]; owner != nil {
+		delete(owner.watches, w)
 	}
 }
