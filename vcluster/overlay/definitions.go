@@ -128,7 +128,7 @@ func (d *definitionStorage) merge(
 	})
 	own, err := d.ownOf(ctx, set, names)
 	if err != nil {
-		return storage.NewInternalError(err)
+		return refused(err, "")
 	}
 	for _, name := range names {
 		if !set.InForce(name, own[name]).Shared {
