@@ -26,7 +26,11 @@ func hostDefinition(kind string) *apiextensionsv1.CustomResourceDefinition {
 func TestServeLeavesOutWhatConcernsTheHost(t *testing.T) {
 	t.Parallel()
 	host := hostDefinition("Widget")
-	host.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "example.com/kept": "yes", definitions.AnnotationShare: "forged"}
+	host.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"}
+	host.Annotations = map[string]string{
+		corev1.LastAppliedConfigAnnotation: "{}", "meta.helm.sh/release-name": "host", definitions.AnnotationShare: "forged",
+		apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, an experiment",
+	}
 	host.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
 	host.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "admin"}}
 	served, err := definitions.Serve(host, "share")
@@ -36,10 +40,10 @@ func TestServeLeavesOutWhatConcernsTheHost(t *testing.T) {
 	if !definitions.IsShared(served) || definitions.IsShared(host) {
 		t.Errorf("UIDs: %s is shared, and %s is not", served.UID, host.UID)
 	}
-	if served.OwnerReferences != nil || served.ManagedFields != nil || served.ResourceVersion == host.ResourceVersion {
+	if served.Labels != nil || served.OwnerReferences != nil || served.ManagedFields != nil || served.ResourceVersion == host.ResourceVersion {
 		t.Errorf("it has the host's metadata: %+v", served.ObjectMeta)
 	}
-	if a := served.Annotations; len(a) != 2 || a["example.com/kept"] != "yes" || a[definitions.AnnotationShare] != "share" {
+	if a := served.Annotations; len(a) != 2 || a[apiextensionsv1.KubeAPIApprovedAnnotation] != "unapproved, an experiment" || a[definitions.AnnotationShare] != "share" {
 		t.Errorf("its annotations are %v", a)
 	}
 }
