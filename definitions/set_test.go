@@ -4,6 +4,7 @@
 package definitions_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -153,6 +154,21 @@ func TestASourceReportsChanges(t *testing.T) {
 	if none.Of(crd.Name) != nil || none.With(crd.Name).Shared {
 		t.Error("a source that nobody has set shares something")
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := source.Await(ended); err == nil {
+		t.Error("a source that nobody has set is known")
+	}
+	source.Set(nil)
+	if err := source.Await(t.Context()); err != nil {
+		t.Errorf("a source that says that nothing is shared isn't known: %v", err)
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("it is not reported that the source is known")
+	}
+	_, changed = source.Watch()
 	source.Set(definitions.NewSet(""))
 	select {
 	case <-changed:

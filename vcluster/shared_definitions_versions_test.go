@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -135,5 +137,34 @@ func TestATenantAppliesADefinitionOverASharedOne(t *testing.T) {
 			t.Errorf("apply %s, and delete it: %v", what, err)
 		}
 		tenant.waitForSize(t, true)
+	}
+}
+
+// TestAForcedDefinitionDoesNotLapseWithAPlatform restarts a space before its platform knows what it shares (C3).
+func TestAForcedDefinitionDoesNotLapseWithAPlatform(t *testing.T) {
+	t.Parallel()
+	forced := definitions.NewSet("", &definitions.Shared{CRD: shared(t, hostWidgets()), Forced: true, InRange: true})
+	c := config(t, "restarted")
+	c.Definitions = &definitions.Source{}
+	space := start(t, c)
+	newTenantOf(t, space).define(t, localWidgets())
+	c.Definitions.Set(forced)
+	newTenantOf(t, space).waitForSize(t, true)
+	stop(t, space)
+
+	source := &definitions.Source{} // of a new platform
+	c.Definitions = source
+	var known atomic.Bool
+	timer := time.AfterFunc(time.Second, func() {
+		known.Store(true)
+		source.Set(forced)
+	})
+	defer timer.Stop()
+	space = start(t, c)
+	if !known.Load() {
+		t.Error("the space runs before it is known what is forced on it")
+	}
+	if match, err := newTenantOf(t, space).crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), widgetsCRD, metav1.GetOptions{}); err != nil || !definitions.IsShared(match) {
+		t.Errorf("the definition in force is %v, %v, want the platform's", match, err)
 	}
 }
