@@ -79,6 +79,9 @@ func TestListsAndWatchesHaveSharedDefinitionsInPlace(t *testing.T) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
+			if limit := test.options.Limit; limit > 0 && int64(len(list.Items)) > limit {
+				t.Errorf("%s: a page has %d", name, len(list.Items))
+			}
 			for i := range list.Items {
 				names = append(names, describe(&list.Items[i]))
 			}

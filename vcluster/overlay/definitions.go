@@ -115,55 +115,84 @@ func continues(opts storage.ListOptions, since int64) error {
 	return nil // what is wrong with the token, the storage says
 }
 
-// merge lays the shared definitions over a page of the space's.
+// pageBytes is how much of shared definitions a page has at most, in the memory that they take, unless one alone is larger.
+const pageBytes = 8 << 20
+
+// merge lays the shared definitions over a page of the space's. The page has no more than the list's limit.
 func (d *definitionStorage) merge(
 	ctx context.Context, key string, set *definitions.Set, since int64, opts storage.ListOptions, list *apiextensions.CustomResourceDefinitionList,
 ) error {
-	names := set.Names()
-	if len(names) == 0 {
+	if len(set.Names()) == 0 {
 		return nil
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(c apiextensions.CustomResourceDefinition) bool { return set.With(c.Name).Shared })
-	from, to := pageStart(opts.Predicate.Continue), pageStart(list.Continue)
-	for _, name := range names {
-		if name < from || to != "" && name >= to {
+	own := slices.DeleteFunc(list.Items, func(c apiextensions.CustomResourceDefinition) bool { return set.With(c.Name).Shared })
+	names, err := matching(key, set, opts, list.Continue)
+	if err != nil {
+		return err
+	}
+	var page []apiextensions.CustomResourceDefinition
+	var size int64
+	for len(own)+len(names) > 0 {
+		isOwn := len(names) == 0 || len(own) > 0 && own[0].Name < names[0]
+		next := ""
+		if isOwn {
+			next = own[0].Name
+		} else {
+			next = names[0]
+			if there, err := d.inForce(ctx, key, set, next, opts.Recursive); err != nil {
+				return err
+			} else if !there {
+				names = names[1:]
+				continue
+			}
+		}
+		if limit := opts.Predicate.Limit; limit > 0 && len(page) > 0 && (int64(len(page)) >= limit || size >= pageBytes) {
+			if list.Continue, err = continueAt(next, list.ResourceVersion); err != nil {
+				return storage.NewInternalError(err)
+			}
+			break
+		}
+		if isOwn {
+			page, own = append(page, own[0]), own[1:]
 			continue
 		}
-		shared, err := d.matching(ctx, key, set, since, name, opts)
-		if err != nil {
+		shared := apiextensions.CustomResourceDefinition{}
+		if err := d.serve(ctx, set.Of(next), since, &shared); err != nil {
 			return err
 		}
-		if shared != nil {
-			list.Items = append(list.Items, *shared)
-		}
+		page, names = append(page, shared), names[1:]
+		size += sizeOf(set.Of(next))
 	}
-	slices.SortFunc(list.Items, func(a, b apiextensions.CustomResourceDefinition) int { return strings.Compare(a.Name, b.Name) })
-	list.RemainingItemCount = nil
+	list.Items, list.RemainingItemCount = page, nil
 	return nil
 }
 
-// matching returns the shared definition of a name if it is in force, and a list is for it; else nil.
-func (d *definitionStorage) matching(
-	ctx context.Context, key string, set *definitions.Set, since int64, name string, opts storage.ListOptions,
-) (*apiextensions.CustomResourceDefinition, error) {
-	if !opts.Recursive && name != path.Base(key) {
-		return nil, nil
+// matching returns the names of shared definitions that a page of a list asks for, sorted, whether they are in force or not. next is the
+// token of the page after it.
+func matching(key string, set *definitions.Set, opts storage.ListOptions, next string) (names []string, err error) {
+	from, to := pageStart(opts.Predicate.Continue), pageStart(next)
+	for _, name := range set.Names() {
+		if name < from || to != "" && name >= to || !opts.Recursive && name != path.Base(key) {
+			continue
+		}
+		matches, err := opts.Predicate.Matches(&apiextensions.CustomResourceDefinition{ObjectMeta: set.Of(name).CRD.ObjectMeta})
+		if err != nil {
+			return nil, storage.NewInternalError(err)
+		}
+		if matches {
+			names = append(names, name)
+		}
 	}
-	if there, err := d.inForce(ctx, key, set, name, opts.Recursive); err != nil || !there {
-		return nil, err
+	return names, nil
+}
+
+// continueAt returns the token of a page that begins with a name.
+func continueAt(name, resourceVersion string) (string, error) {
+	version, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("read the version of a list: %w", err)
 	}
-	shared := &apiextensions.CustomResourceDefinition{}
-	if err := d.serve(ctx, set.Of(name), since, shared); err != nil {
-		return nil, err
-	}
-	matches, err := opts.Predicate.Matches(shared)
-	switch {
-	case err != nil:
-		return nil, storage.NewInternalError(err)
-	case !matches:
-		return nil, nil
-	}
-	return shared, nil
+	return storage.EncodeContinue("/"+name, "/", version)
 }
 
 // pageStart is the name at which the page begins that a token asks for.
