@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
@@ -46,40 +45,49 @@ func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.Ge
 	case !storage.IsNotFound(err):
 		return err
 	case set.Without(name).Shared:
-		return d.serve(ctx, set.Of(name), since, out)
+		return serveTo(ctx, set.Of(name), since, out)
 	case opts.IgnoreNotFound:
 		return d.Interface.Get(ctx, key, opts, out)
 	}
 	return err
 }
 
-// serve writes a shared definition to out.
-func (d *definitionStorage) serve(ctx context.Context, shared *definitions.Shared, since int64, out runtime.Object) error {
+// serveTo writes a copy of a shared definition to out.
+func serveTo(ctx context.Context, shared *definitions.Shared, since int64, out runtime.Object) error {
 	to, ok := out.(*apiextensions.CustomResourceDefinition)
 	if !ok {
 		return storage.NewInternalError(fmt.Errorf("unexpected type %T of a definition", out))
 	}
-	if r := bounds.ReservationOf(ctx); r != nil {
-		if err := r.Grow(2 * sizeOf(shared)); err != nil { // it is converted, and converted again to be encoded
-			return refused(err, shared.CRD.Name)
-		}
+	converted, err := serve(ctx, shared, since)
+	if err == nil {
+		converted.DeepCopyInto(to)
 	}
-	converted, err := internal(shared.CRD, since)
-	if err != nil {
-		return storage.NewInternalError(err)
-	}
-	*to = *converted
-	return nil
+	return err
 }
 
-// internal returns a copy of a shared definition in the form that the storage has.
-func internal(crd *apiextensionsv1.CustomResourceDefinition, since int64) (*apiextensions.CustomResourceDefinition, error) {
-	converted := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), converted, nil); err != nil {
-		return nil, fmt.Errorf("convert the shared definition %s: %w", crd.Name, err)
+// serve returns a shared definition for a request.
+func serve(ctx context.Context, shared *definitions.Shared, since int64) (*apiextensions.CustomResourceDefinition, error) {
+	if r := bounds.ReservationOf(ctx); r != nil {
+		if err := r.Grow(2 * sizeOf(shared)); err != nil { // it may be copied, and is converted to be encoded
+			return nil, refused(err, shared.CRD.Name)
+		}
 	}
-	converted.ResourceVersion = strconv.FormatInt(since, 10)
+	converted, err := internal(shared, since)
+	if err != nil {
+		return nil, storage.NewInternalError(err)
+	}
 	return converted, nil
+}
+
+// internal returns a shared definition in the form that the storage has. What it points to is shared, and must not be changed.
+func internal(shared *definitions.Shared, since int64) (*apiextensions.CustomResourceDefinition, error) {
+	converted, err := shared.Internal()
+	if err != nil {
+		return nil, err
+	}
+	with := *converted
+	with.ResourceVersion = strconv.FormatInt(since, 10)
+	return &with, nil
 }
 
 // GetList implements [storage.Interface].
@@ -156,11 +164,11 @@ func (d *definitionStorage) merge(
 			page, own = append(page, own[0]), own[1:]
 			continue
 		}
-		shared := apiextensions.CustomResourceDefinition{}
-		if err := d.serve(ctx, set.Of(next), since, &shared); err != nil {
+		shared, err := serve(ctx, set.Of(next), since)
+		if err != nil {
 			return err
 		}
-		page, names = append(page, shared), names[1:]
+		page, names = append(page, *shared), names[1:]
 		size += sizeOf(set.Of(next))
 	}
 	list.Items, list.RemainingItemCount = page, nil

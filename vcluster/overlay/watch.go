@@ -141,7 +141,7 @@ func (w *definitionWatch) change() bool {
 		}
 		var last *apiextensions.CustomResourceDefinition
 		if was != nil {
-			last, _ = internal(was.CRD, since)
+			last, _ = internal(was, since)
 		}
 		if !w.report(name, last, watch.Modified) {
 			return false

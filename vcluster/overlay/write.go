@@ -131,10 +131,11 @@ func (d *definitionStorage) override(
 ) error {
 	name := path.Base(key)
 	match := set.Without(name)
-	shared, err := internal(match.CRD, since)
+	converted, err := internal(set.Of(name), since)
 	if err != nil {
 		return storage.NewInternalError(err)
 	}
+	shared := converted.DeepCopy()
 	shared.Status = apiextensions.CustomResourceDefinitionStatus{}
 	if err := preconditions.Check(key, shared); err != nil {
 		return err
