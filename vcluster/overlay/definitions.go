@@ -35,7 +35,7 @@ func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.Ge
 	set, since := d.space.current()
 	name := path.Base(key)
 	if set.With(name).Shared {
-		return d.serve(ctx, set.Of(name), since, out)
+		return serveTo(ctx, set.Of(name), since, out)
 	}
 	if creates(ctx, opts) {
 		return d.Interface.Get(ctx, key, opts, out)
