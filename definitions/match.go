@@ -4,6 +4,10 @@
 package definitions
 
 import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -28,6 +32,21 @@ type Shared struct {
 	Forced bool
 	// InRange means that the platform shares the definition with the tenant of the space.
 	InRange bool
+
+	convert  sync.Once
+	internal *apiextensions.CustomResourceDefinition
+	failed   error // of the conversion
+}
+
+// Internal returns the definition in the form that API servers store. It is converted once, and must not be changed.
+func (s *Shared) Internal() (*apiextensions.CustomResourceDefinition, error) {
+	s.convert.Do(func() {
+		s.internal = &apiextensions.CustomResourceDefinition{}
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(s.CRD.DeepCopy(), s.internal, nil); err != nil {
+			s.failed = fmt.Errorf("convert the shared definition %s: %w", s.CRD.Name, err)
+		}
+	})
+	return s.internal, s.failed
 }
 
 // Reason is why a definition is in force, or why none is.

@@ -4,6 +4,7 @@
 package definitions
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -105,25 +106,48 @@ func (s *Set) SameOf(name string, other *Set) bool {
 type Source struct {
 	mu      sync.Mutex
 	set     *Set
+	known   bool // it has been set
 	changed chan struct{}
+}
+
+// Await waits until it is known what the platform shares with the space, that is, until the source has been set. It returns ctx's error if
+// that ends before.
+func (s *Source) Await(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		known, changed := s.known, s.watch()
+		s.mu.Unlock()
+		if known {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
 }
 
 // Watch returns the current set, and a channel that is closed when Set replaces it. Nothing has to be released.
 func (s *Source) Watch() (*Set, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.set, s.watch()
+}
+
+func (s *Source) watch() <-chan struct{} {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
 	}
-	return s.set, s.changed
+	return s.changed
 }
 
 // Set replaces the set.
 func (s *Source) Set(set *Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same := s.set.Version() == set.Version()
-	s.set = set
+	same := s.known && s.set.Version() == set.Version()
+	s.set, s.known = set, true
 	if s.changed != nil && !same {
 		close(s.changed)
 		s.changed = nil

@@ -4,6 +4,7 @@
 package definitions_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -26,7 +27,11 @@ func hostDefinition(kind string) *apiextensionsv1.CustomResourceDefinition {
 func TestServeLeavesOutWhatConcernsTheHost(t *testing.T) {
 	t.Parallel()
 	host := hostDefinition("Widget")
-	host.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "example.com/kept": "yes", definitions.AnnotationShare: "forged"}
+	host.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"}
+	host.Annotations = map[string]string{
+		corev1.LastAppliedConfigAnnotation: "{}", "meta.helm.sh/release-name": "host", definitions.AnnotationShare: "forged",
+		apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, an experiment",
+	}
 	host.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
 	host.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "admin"}}
 	served, err := definitions.Serve(host, "share")
@@ -36,10 +41,10 @@ func TestServeLeavesOutWhatConcernsTheHost(t *testing.T) {
 	if !definitions.IsShared(served) || definitions.IsShared(host) {
 		t.Errorf("UIDs: %s is shared, and %s is not", served.UID, host.UID)
 	}
-	if served.OwnerReferences != nil || served.ManagedFields != nil || served.ResourceVersion == host.ResourceVersion {
+	if served.Labels != nil || served.OwnerReferences != nil || served.ManagedFields != nil || served.ResourceVersion == host.ResourceVersion {
 		t.Errorf("it has the host's metadata: %+v", served.ObjectMeta)
 	}
-	if a := served.Annotations; len(a) != 2 || a["example.com/kept"] != "yes" || a[definitions.AnnotationShare] != "share" {
+	if a := served.Annotations; len(a) != 2 || a[apiextensionsv1.KubeAPIApprovedAnnotation] != "unapproved, an experiment" || a[definitions.AnnotationShare] != "share" {
 		t.Errorf("its annotations are %v", a)
 	}
 }
@@ -149,6 +154,21 @@ func TestASourceReportsChanges(t *testing.T) {
 	if none.Of(crd.Name) != nil || none.InForce(crd.Name, true).Shared {
 		t.Error("a source that nobody has set shares something")
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := source.Await(ended); err == nil {
+		t.Error("a source that nobody has set is known")
+	}
+	source.Set(nil)
+	if err := source.Await(t.Context()); err != nil {
+		t.Errorf("a source that says that nothing is shared isn't known: %v", err)
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("it is not reported that the source is known")
+	}
+	_, changed = source.Watch()
 	source.Set(definitions.NewSet(""))
 	select {
 	case <-changed:

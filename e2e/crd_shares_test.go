@@ -220,3 +220,69 @@ func TestDefinitionsOfTheHostAreShared(t *testing.T) {
 		solar.matched(t, "Local <none> OnlyLocal")
 	})
 }
+
+// spanDefinition is a definition of spans with these versions, of which the last stores objects.
+func spanDefinition(versions ...string) string {
+	var all []string
+	for i, name := range versions {
+		all = append(all, fmt.Sprintf("{name: %s, served: true, storage: %t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", name, i == len(versions)-1))
+	}
+	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: spans.example.com}, spec: {group: example.com,
+  scope: Namespaced, names: {plural: spans, singular: span, kind: Span}, versions: [%s]}}`, strings.Join(all, ", "))
+}
+
+// C3, C5: what a space has of a definition outlives that the platform crashes, and that the host drops the version in which the space has
+// stored objects.
+func TestSharedDefinitionsOutliveUpgradesAndCrashes(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--operator")
+	host := b.host(t)
+	host.apply(t, tenantObject("solar", "{}"))
+	awaitTenant(t, host, "solar")
+	host.apply(t, spanDefinition("v1"))
+	host.apply(t, crdShare("spans.example.com", "{mode: Forced, tenants: [{names: [solar]}]}"))
+	solar := b.space(t, "solar")
+	solar.awaitSpans(t, "v1", "")
+	solar.apply(t, "{apiVersion: example.com/v1, kind: Span, metadata: {name: one}, spec: {length: 5}}")
+
+	b.crash(t)
+	b.up(t, "--operator")
+	host, solar = b.host(t), b.space(t, "solar")
+	eventually(t, func() error { // whatever the platform has read by then
+		out, err := solar.tryKubectl(t, "", "label", "crd", "spans.example.com", "a=b", "--overwrite")
+		if err == nil {
+			t.Fatalf("a forced definition is the tenant's after a crash: %s", out)
+		}
+		return expect("label a forced definition", strings.Contains(out, "the platform forces its own"), true)
+	})
+
+	// As an admin upgrades a definition, who has made sure that the host has no objects of the version that goes.
+	host.apply(t, spanDefinition("v1", "v2"))
+	solar.awaitSpans(t, "v2", "one")
+	host.kubectl(t, "patch", "crd", "spans.example.com", "--subresource=status", "--type=merge", "--patch", `{"status": {"storedVersions": ["v2"]}}`)
+	host.apply(t, spanDefinition("v2"))
+	eventually(t, func() error {
+		out, err := solar.tryKubectl(t, "", "get", "spans.v1.example.com")
+		if err == nil {
+			return fmt.Errorf("the version that the host doesn't have is served: %s", out)
+		}
+		return nil
+	})
+	solar.awaitSpans(t, "v2", "one")
+	if got := host.kubectl(t, "get", "crdshare", "spans.example.com", "-o", "jsonpath={.status.storedVersions}"); got != `["v1","v2"]` {
+		t.Errorf("the share says that spaces have stored objects as %s", got)
+	}
+	solar.kubectl(t, "delete", "span", "one")
+}
+
+// awaitSpans waits until the space serves a version of spans, and lists these.
+func (c *cluster) awaitSpans(t *testing.T, version, want string) {
+	t.Helper()
+	eventually(t, func() error {
+		out, err := c.tryKubectl(t, "", "get", "spans."+version+".example.com", "-o", "jsonpath={.items[*].metadata.name}")
+		if err != nil {
+			return fmt.Errorf("kubectl get spans: %w: %s", err, out)
+		}
+		return expect("spans of "+version, out, want)
+	})
+}

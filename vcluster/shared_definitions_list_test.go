@@ -67,7 +67,8 @@ func TestListsAndWatchesHaveSharedDefinitionsInPlace(t *testing.T) {
 		"all":                      {metav1.ListOptions{}, "ants bees cows dogs eels/tenant foxs"},
 		"pages of one":             {metav1.ListOptions{Limit: 1}, "ants bees cows dogs eels/tenant foxs"},
 		"pages of two":             {metav1.ListOptions{Limit: 2}, "ants bees cows dogs eels/tenant foxs"},
-		"the platform's, by label": {metav1.ListOptions{LabelSelector: "of=platform"}, "bees dogs"},
+		"the platform's, by label": {metav1.ListOptions{LabelSelector: "!of"}, "bees dogs"},
+		"by a label of the host":   {metav1.ListOptions{LabelSelector: "of=platform"}, ""},
 		"the tenant's, by label":   {metav1.ListOptions{LabelSelector: "of=tenant"}, "ants cows eels/tenant foxs"},
 		"a shared one, by name":    {metav1.ListOptions{FieldSelector: "metadata.name=dogs.example.com"}, "dogs"},
 		"a local one, by name":     {metav1.ListOptions{FieldSelector: "metadata.name=foxs.example.com"}, "foxs"},
@@ -77,6 +78,9 @@ func TestListsAndWatchesHaveSharedDefinitionsInPlace(t *testing.T) {
 			list, err := api.List(t.Context(), test.options)
 			if err != nil {
 				t.Fatal(name, err)
+			}
+			if limit := test.options.Limit; limit > 0 && int64(len(list.Items)) > limit {
+				t.Errorf("%s: a page has %d", name, len(list.Items))
 			}
 			for i := range list.Items {
 				names = append(names, describe(&list.Items[i]))

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,14 +113,18 @@ func (o tenantOf) define(t *testing.T, crd *apiextensionsv1.CustomResourceDefini
 		if made, err = api.Get(t.Context(), crd.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		for _, c := range made.Status.Conditions {
-			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-				return nil
-			}
+		if !established(made) {
+			return errors.New("it is not established")
 		}
-		return errors.New("it is not established")
+		return nil
 	})
 	return made
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
 }
 
 // waitForSize waits until the definition in force is the platform's, which has sizes, or the tenant's.
@@ -143,13 +148,13 @@ func (o tenantOf) get(t *testing.T, name string) *unstructured.Unstructured {
 	return object
 }
 
-// shared is a definition as a host serves it.
-func shared(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+// shared is a definition as a host serves it, and spaces that have stored objects in these versions.
+func shared(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, stored ...string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	c := config(t, "host")
 	c.Access = nil
 	host := start(t, c)
-	served, err := definitions.Serve(newTenantOf(t, host).define(t, crd), "the-share")
+	served, err := definitions.Serve(newTenantOf(t, host).define(t, crd), "the-share", stored...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,6 +103,14 @@ type CRDShareStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// storedVersions are the versions in which spaces may have stored objects. A version that the definition on the host no longer
+	// has is kept in spaces, without being served, as long as it is listed here. Remove it when no object is stored in it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	StoredVersions []string `json:"storedVersions,omitempty"`
 }
 
 // CRDShareList is a list of shares.

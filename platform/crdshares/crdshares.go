@@ -55,8 +55,9 @@ type subject struct {
 
 // served is a definition of the host as spaces have it. Spaces share the pointers.
 type served struct {
-	version          string // of the host's definition
-	share            string // the UID of the share
+	version          string   // of the host's definition
+	stored           []string // the versions in which spaces may have stored objects
+	share            string   // the UID of the share
 	forced, optional *definitions.Shared
 	reason, message  string // why it isn't served
 }
@@ -111,11 +112,11 @@ func (s *Shares) follow(ctx context.Context, host client.WithWatch, changed func
 		case <-settle.C:
 		}
 		failed = nil
-		ready, again := s.update(ctx, host)
-		if ready {
+		complete, again := s.update(ctx, host)
+		if complete { // otherwise, dedicated spaces keep what they have
 			first.Do(func() { close(s.read) })
-			changed(ctx)
 		}
+		changed(ctx)
 		if again {
 			failed = time.After(retry)
 		}
@@ -130,24 +131,26 @@ func (s *Shares) note() {
 	}
 }
 
-// update reads definitions that have changed, gives them to spaces, and writes the statuses. It does nothing, and isn't ready, until
-// everything was listed. It has to be done again if something fails.
-func (s *Shares) update(ctx context.Context, host client.WithWatch) (ready, again bool) {
+// update reads definitions that have changed, gives them to spaces, and writes the statuses. It does nothing, and isn't complete, until
+// everything was listed. Without a definition that could not be read yet, it isn't complete either. It has to be done again if something
+// fails.
+func (s *Shares) update(ctx context.Context, host client.WithWatch) (complete, again bool) {
 	s.mu.Lock()
-	ready = s.listed[listOfShares] && s.listed[listOfDefinitions]
+	complete = s.listed[listOfShares] && s.listed[listOfDefinitions]
 	shares, versions, before := maps.Clone(s.shares), maps.Clone(s.versions), s.served
 	s.mu.Unlock()
-	if !ready {
+	if !complete {
 		return false, false
 	}
 	after := map[string]*served{}
 	for name, share := range shares {
 		have := before[name]
-		if have == nil || have.version != versions[name] || have.share != string(share.UID) || have.reason == v1alpha1.ReasonDefinitionUnavailable {
+		if have == nil || !have.isOf(share, versions[name]) {
 			have = serve(ctx, host, share, versions[name]).orAsBefore(have)
 		}
 		after[name] = have
 		again = again || have.reason == v1alpha1.ReasonDefinitionUnavailable
+		complete = complete && (have.optional != nil || have.reason != v1alpha1.ReasonDefinitionUnavailable)
 	}
 	s.mu.Lock()
 	s.served = after
@@ -162,7 +165,13 @@ func (s *Shares) update(ctx context.Context, host client.WithWatch) (ready, agai
 			again = true
 		}
 	}
-	return true, again
+	return complete, again
+}
+
+// isOf reports whether a definition needn't be read again.
+func (s *served) isOf(share *v1alpha1.CRDShare, version string) bool {
+	return s.version == version && s.share == string(share.UID) && s.reason != v1alpha1.ReasonDefinitionUnavailable &&
+		(s.stored == nil || slices.Equal(s.stored, share.Status.StoredVersions))
 }
 
 // orAsBefore keeps what spaces have of a definition that can't be read now, or that changed in nothing that they serve, such as its
@@ -177,25 +186,36 @@ func (s *served) orAsBefore(before *served) *served {
 	return s
 }
 
-// set gives a space what is shared with it. The caller holds mu.
+// set gives a space what is shared with it. While that isn't known, it keeps what it has. The caller holds mu.
 func (s *Shares) set(space string) {
-	of, known := s.spaces[space]
-	if !known {
-		return // its object is about to be seen
+	if set, known := s.setOf(space); known {
+		s.sources[space].Set(set)
+	}
+}
+
+// setOf returns what is shared with a space, and whether all of that is known. The caller holds mu.
+func (s *Shares) setOf(space string) (set *definitions.Set, known bool) {
+	of, seen := s.spaces[space]
+	if !seen || !s.listed[listOfShares] || !s.listed[listOfDefinitions] {
+		return nil, false
 	}
 	var all []*definitions.Shared
 	for name, share := range s.shares {
-		is := s.served[name]
-		if is == nil || is.optional == nil || !selects(share, of) {
+		if !selects(share, of) {
 			continue
 		}
-		if share.Spec.Mode == v1alpha1.ForcedCRD {
+		is := s.served[name]
+		switch {
+		case is == nil || is.optional == nil && is.reason == v1alpha1.ReasonDefinitionUnavailable:
+			return nil, false
+		case is.optional == nil: // it can't be shared
+		case share.Spec.Mode == v1alpha1.ForcedCRD:
 			all = append(all, is.forced)
-		} else {
+		default:
 			all = append(all, is.optional)
 		}
 	}
-	s.sources[space].Set(definitions.NewSet("", all...))
+	return definitions.NewSet("", all...), true
 }
 
 // selects reports whether a definition is shared with a space.
@@ -229,8 +249,9 @@ func (s *Shares) Set(space string) (set *definitions.Set, known bool) {
 	default:
 		return nil, false
 	}
-	set, _ = s.Source(space).Watch()
-	return set, true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.setOf(space)
 }
 
 // Observe notes what an object says of its space, and changes what the space has at once if that makes a difference.

@@ -4,6 +4,7 @@
 package crdshares
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ func sharing(t *testing.T, spec v1alpha1.CRDShareSpec) *Shares {
 		t.Fatal(err)
 	}
 	s := New(klog.Background())
+	s.listed[listOfShares], s.listed[listOfDefinitions] = true, true
 	s.shares[gadgets] = &v1alpha1.CRDShare{ObjectMeta: metav1.ObjectMeta{Name: gadgets, Generation: 1}, Spec: spec}
 	s.served[gadgets] = &served{forced: &definitions.Shared{CRD: crd, Forced: true, InRange: true}, optional: &definitions.Shared{CRD: crd, InRange: true}}
 	return s
@@ -140,5 +142,44 @@ func TestADefinitionThatCantBeReadStays(t *testing.T) {
 	}
 	if got := (&served{reason: v1alpha1.ReasonDefinitionUnavailable}).orAsBefore(nil); got.optional != nil {
 		t.Error("a definition that was never read is there")
+	}
+}
+
+// C3: while the platform doesn't know everything that is shared with a space, it doesn't say that nothing is.
+func TestWhatIsSharedIsNotKnownUntilAllIsRead(t *testing.T) {
+	t.Parallel()
+	s := sharing(t, v1alpha1.CRDShareSpec{Mode: v1alpha1.ForcedCRD, Tenants: []v1alpha1.CRDShareTenants{{Names: []string{"solar"}}}})
+	s.Observe(space("solar", "solar", ""))
+	s.Observe(space("wind", "wind", ""))
+	known := func(what, space string, want bool) {
+		t.Helper()
+		if _, known := s.setOf(space); known != want {
+			t.Errorf("%s: what is shared with %s is known: %v, want %v", what, space, known, want)
+		}
+	}
+	known("all is read", "solar", true)
+	known("all is read", "absent", false)
+	complete := s.served[gadgets]
+	s.served[gadgets] = &served{reason: v1alpha1.ReasonDefinitionUnavailable}
+	known("a definition can't be read", "solar", false)
+	known("another tenant's definition can't be read", "wind", true)
+	s.served[gadgets] = &served{reason: v1alpha1.ReasonDefinitionUnsupported}
+	known("a definition can't be shared", "solar", true)
+	s.served[gadgets] = complete
+	s.listed[listOfDefinitions] = false
+	known("the definitions aren't listed", "solar", false)
+}
+
+// L3: a definition costs spaces no more than one of their own may.
+func TestHostileSchemasAreNotShared(t *testing.T) {
+	t.Parallel()
+	expensive := testcrd.New("example.com", "Gadget", &apiextensionsv1.JSONSchemaProps{
+		Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": {Type: "string", Pattern: strings.Repeat("x{1000}", 50)}},
+	})
+	if err := checkSchemas(expensive); !errors.Is(err, definitions.ErrUnsupported) || !strings.Contains(err.Error(), "pattern") {
+		t.Errorf("the schema is accepted, or not explained: %v", err)
+	}
+	if err := checkSchemas(testcrd.New("example.com", "Gadget", &apiextensionsv1.JSONSchemaProps{Type: "object"})); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
 // What is listed.
@@ -134,7 +136,15 @@ func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, ve
 		return result
 	}
 	result.version = definition.ResourceVersion // it may be newer than what was watched
-	crd, err := definitions.Serve(definition, share.Name)
+	var crd *apiextensionsv1.CustomResourceDefinition
+	stored, err := record(ctx, host, share, definitions.StorageVersion(definition))
+	if err == nil {
+		result.stored = stored
+		crd, err = definitions.Serve(definition, share.Name, stored...)
+	}
+	if err == nil {
+		err = checkSchemas(crd)
+	}
 	switch {
 	case errors.Is(err, definitions.ErrUnsupported):
 		result.reason, result.message = v1alpha1.ReasonDefinitionUnsupported, err.Error()
@@ -145,4 +155,16 @@ func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, ve
 		result.optional = &definitions.Shared{CRD: crd, InRange: true}
 	}
 	return result
+}
+
+// checkSchemas returns an error if a definition is beyond what spaces may define: what it costs, a tenant can spend.
+func checkSchemas(crd *apiextensionsv1.CustomResourceDefinition) error {
+	checked := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), checked, nil); err != nil {
+		return fmt.Errorf("convert the CustomResourceDefinition: %w", err)
+	}
+	if errs := schemas.Check(checked); len(errs) > 0 {
+		return fmt.Errorf("%s: %w: %w", crd.Name, definitions.ErrUnsupported, errs.ToAggregate())
+	}
+	return nil
 }

@@ -54,7 +54,7 @@ func TestOnlyTheContentOfADefinitionSwitchesSpaces(t *testing.T) {
 	s.listed[listOfShares] = true
 	s.shares[gadgets] = &v1alpha1.CRDShare{ObjectMeta: metav1.ObjectMeta{Name: gadgets, UID: "a"}, Spec: v1alpha1.CRDShareSpec{
 		Mode: v1alpha1.OptionalCRD, Tenants: []v1alpha1.CRDShareTenants{{Selector: &metav1.LabelSelector{}}},
-	}}
+	}, Status: v1alpha1.CRDShareStatus{StoredVersions: []string{"v1"}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
 	for what, run := range map[string]func(){

@@ -6,6 +6,7 @@ package crdshares
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -57,4 +58,24 @@ func write(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, re
 		return nil // it was deleted meanwhile
 	}
 	return err
+}
+
+// record writes that spaces may store objects in a version, before they can, and returns all such versions.
+func record(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, version string) (stored []string, err error) {
+	if slices.Contains(share.Status.StoredVersions, version) {
+		return share.Status.StoredVersions, nil
+	}
+	current := &v1alpha1.CRDShare{} // the watch may be behind
+	if err := host.Get(ctx, client.ObjectKeyFromObject(share), current); err != nil {
+		return nil, fmt.Errorf("read status.storedVersions: %w", err)
+	}
+	if slices.Contains(current.Status.StoredVersions, version) {
+		return current.Status.StoredVersions, nil
+	}
+	changed := current.DeepCopy()
+	changed.Status.StoredVersions = append(changed.Status.StoredVersions, version)
+	if err := host.Status().Patch(ctx, changed, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, fmt.Errorf("write status.storedVersions: %w", err)
+	}
+	return changed.Status.StoredVersions, nil
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/berth-dev/berth/shard/dedicated"
 )
 
-// definitionsFile has the shared definitions that the platform sent last, so that a process that starts again doesn't lack them until
-// the platform sends them.
-const definitionsFile = "definitions.json"
+// DefinitionsFile has the shared definitions of the space of a process, as [definitions.Encode] encodes them: those at its first start, and
+// then those that the platform sent last. So a process that starts doesn't lack them until the platform sends them.
+const DefinitionsFile = "definitions.json"
 
 // maxDefinitions limits the shared definitions in a request, in bytes.
 const maxDefinitions = 64 << 20
@@ -38,7 +38,7 @@ type sharedDefinitions struct {
 
 // openDefinitions reads what the platform sent last. If that can't be read, the space has none until the platform sends them.
 func openDefinitions(dir string) (*sharedDefinitions, error) {
-	s := &sharedDefinitions{file: filepath.Join(dir, definitionsFile)}
+	s := &sharedDefinitions{file: filepath.Join(dir, DefinitionsFile)}
 	data, err := os.ReadFile(s.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -73,7 +73,10 @@ func (s *sharedDefinitions) set(data []byte) error {
 // serve adds the routes for the shared definitions.
 func (s *sharedDefinitions) serve(mux *http.ServeMux) {
 	mux.Handle("PUT "+dedicated.DefinitionsPath, control.Answer(func(r *http.Request) (any, error) {
-		data, err := io.ReadAll(io.LimitReader(r.Body, maxDefinitions))
+		data, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxDefinitions))
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the shared definitions of the space have more than %d MiB; share fewer with its tenant", maxDefinitions>>20))
+		}
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}

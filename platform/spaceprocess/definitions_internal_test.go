@@ -48,7 +48,7 @@ func TestSharedDefinitionsOutliveTheProcess(t *testing.T) {
 	if _, set, err = open(); err != nil || set.Version() != sent.Version() {
 		t.Errorf("after a restart it has %q (%v)", set.Names(), err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, definitionsFile), []byte("["), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, DefinitionsFile), []byte("["), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, set, err = open(); err == nil || set.Version() != "" {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
@@ -36,7 +35,7 @@ func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.Ge
 	set, since := d.space.current()
 	name := path.Base(key)
 	if set.InForce(name, true).Shared {
-		return d.serve(ctx, set.Of(name), since, out)
+		return serveTo(ctx, set.Of(name), since, out)
 	}
 	if creates(ctx, opts) {
 		return d.Interface.Get(ctx, key, opts, out)
@@ -46,40 +45,49 @@ func (d *definitionStorage) Get(ctx context.Context, key string, opts storage.Ge
 	case !storage.IsNotFound(err):
 		return err
 	case set.InForce(name, false).Shared:
-		return d.serve(ctx, set.Of(name), since, out)
+		return serveTo(ctx, set.Of(name), since, out)
 	case opts.IgnoreNotFound:
 		return d.Interface.Get(ctx, key, opts, out)
 	}
 	return err
 }
 
-// serve writes a shared definition to out.
-func (d *definitionStorage) serve(ctx context.Context, shared *definitions.Shared, since int64, out runtime.Object) error {
+// serveTo writes a copy of a shared definition to out.
+func serveTo(ctx context.Context, shared *definitions.Shared, since int64, out runtime.Object) error {
 	to, ok := out.(*apiextensions.CustomResourceDefinition)
 	if !ok {
 		return storage.NewInternalError(fmt.Errorf("unexpected type %T of a definition", out))
 	}
-	if r := bounds.ReservationOf(ctx); r != nil {
-		if err := r.Grow(2 * sizeOf(shared)); err != nil { // it is converted, and converted again to be encoded
-			return refused(err, shared.CRD.Name)
-		}
+	converted, err := serve(ctx, shared, since)
+	if err == nil {
+		converted.DeepCopyInto(to)
 	}
-	converted, err := internal(shared.CRD, since)
-	if err != nil {
-		return storage.NewInternalError(err)
-	}
-	*to = *converted
-	return nil
+	return err
 }
 
-// internal returns a copy of a shared definition in the form that the storage has.
-func internal(crd *apiextensionsv1.CustomResourceDefinition, since int64) (*apiextensions.CustomResourceDefinition, error) {
-	converted := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), converted, nil); err != nil {
-		return nil, fmt.Errorf("convert the shared definition %s: %w", crd.Name, err)
+// serve returns a shared definition for a request.
+func serve(ctx context.Context, shared *definitions.Shared, since int64) (*apiextensions.CustomResourceDefinition, error) {
+	if r := bounds.ReservationOf(ctx); r != nil {
+		if err := r.Grow(2 * sizeOf(shared)); err != nil { // it may be copied, and is converted to be encoded
+			return nil, refused(err, shared.CRD.Name)
+		}
 	}
-	converted.ResourceVersion = strconv.FormatInt(since, 10)
+	converted, err := internal(shared, since)
+	if err != nil {
+		return nil, storage.NewInternalError(err)
+	}
 	return converted, nil
+}
+
+// internal returns a shared definition in the form that the storage has. What it points to is shared, and must not be changed.
+func internal(shared *definitions.Shared, since int64) (*apiextensions.CustomResourceDefinition, error) {
+	converted, err := shared.Internal()
+	if err != nil {
+		return nil, err
+	}
+	with := *converted
+	with.ResourceVersion = strconv.FormatInt(since, 10)
+	return &with, nil
 }
 
 // GetList implements [storage.Interface].
@@ -113,41 +121,54 @@ func checkAge(versioner storage.Versioner, opts storage.ListOptions, since int64
 	return nil // what is wrong with the options, the storage says
 }
 
-// merge lays the shared definitions over a page of the space's.
+// pageBytes is how much of shared definitions a page has at most, in the memory that they take, unless one alone is larger.
+const pageBytes = 8 << 20
+
+// merge lays the shared definitions over a page of the space's. The page has no more than the list's limit.
 func (d *definitionStorage) merge(
 	ctx context.Context, key string, set *definitions.Set, since int64, opts storage.ListOptions, list *apiextensions.CustomResourceDefinitionList,
 ) error {
-	names := set.Names()
-	if len(names) == 0 {
+	if len(set.Names()) == 0 {
 		return nil
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(c apiextensions.CustomResourceDefinition) bool { return set.InForce(c.Name, true).Shared })
-	from, to := pageStart(opts.Predicate.Continue), pageStart(list.Continue)
-	names = slices.DeleteFunc(names, func(name string) bool {
-		return name < from || to != "" && name >= to || !opts.Recursive && name != path.Base(key)
-	})
-	own, err := d.ownOf(ctx, set, names)
+	own := slices.DeleteFunc(list.Items, func(c apiextensions.CustomResourceDefinition) bool { return set.InForce(c.Name, true).Shared })
+	names, err := matching(key, set, opts, list.Continue)
+	if err != nil {
+		return err
+	}
+	isOwned, err := d.ownOf(ctx, set, names)
 	if err != nil {
 		return refused(err, "")
 	}
-	for _, name := range names {
-		if !set.InForce(name, own[name]).Shared {
+	names = slices.DeleteFunc(names, func(name string) bool { return !set.InForce(name, isOwned[name]).Shared })
+	var page []apiextensions.CustomResourceDefinition
+	var size int64
+	for len(own)+len(names) > 0 {
+		isOwn := len(names) == 0 || len(own) > 0 && own[0].Name < names[0]
+		next := ""
+		if isOwn {
+			next = own[0].Name
+		} else {
+			next = names[0]
+		}
+		if limit := opts.Predicate.Limit; limit > 0 && len(page) > 0 && (int64(len(page)) >= limit || size >= pageBytes) {
+			if list.Continue, err = continueAt(next, list.ResourceVersion); err != nil {
+				return storage.NewInternalError(err)
+			}
+			break
+		}
+		if isOwn {
+			page, own = append(page, own[0]), own[1:]
 			continue
 		}
-		shared := apiextensions.CustomResourceDefinition{}
-		if err := d.serve(ctx, set.Of(name), since, &shared); err != nil {
+		shared, err := serve(ctx, set.Of(next), since)
+		if err != nil {
 			return err
 		}
-		matches, err := opts.Predicate.Matches(&shared)
-		if err != nil {
-			return storage.NewInternalError(err)
-		}
-		if matches {
-			list.Items = append(list.Items, shared)
-		}
+		page, names = append(page, *shared), names[1:]
+		size += sizeOf(set.Of(next))
 	}
-	slices.SortFunc(list.Items, func(a, b apiextensions.CustomResourceDefinition) int { return strings.Compare(a.Name, b.Name) })
-	list.RemainingItemCount = nil
+	list.Items, list.RemainingItemCount = page, nil
 	return nil
 }
 
@@ -161,6 +182,34 @@ func (d *definitionStorage) ownOf(ctx context.Context, set *definitions.Set, nam
 		return d.space.ownNames(ctx, names[0])
 	}
 	return d.space.ownNames(ctx, "")
+}
+
+// matching returns the names of shared definitions that a page of a list asks for, sorted, whether they are in force or not. next is the
+// token of the page after it.
+func matching(key string, set *definitions.Set, opts storage.ListOptions, next string) (names []string, err error) {
+	from, to := pageStart(opts.Predicate.Continue), pageStart(next)
+	for _, name := range set.Names() {
+		if name < from || to != "" && name >= to || !opts.Recursive && name != path.Base(key) {
+			continue
+		}
+		matches, err := opts.Predicate.Matches(&apiextensions.CustomResourceDefinition{ObjectMeta: set.Of(name).CRD.ObjectMeta})
+		if err != nil {
+			return nil, storage.NewInternalError(err)
+		}
+		if matches {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// continueAt returns the token of a page that begins with a name.
+func continueAt(name, resourceVersion string) (string, error) {
+	version, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("read the version of a list: %w", err)
+	}
+	return storage.EncodeContinue("/"+name, "/", version)
 }
 
 // pageStart is the name at which the page begins that a token asks for.

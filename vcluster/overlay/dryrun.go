@@ -7,7 +7,6 @@ import (
 	"context"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/admission"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
@@ -39,7 +38,7 @@ func (s *Space) checkDryRun(a admission.Attributes) error {
 		return refuseCreate(set, name)
 	}
 	if match := set.InForce(name, true); match.Shared {
-		return forbidden(name, match)
+		return forbidden(set, name, match)
 	}
 	old, ok := a.GetOldObject().(*apiextensions.CustomResourceDefinition)
 	if !ok || !definitions.IsShared(old) {
@@ -50,10 +49,10 @@ func (s *Space) checkDryRun(a admission.Attributes) error {
 		return nil // it has switched just now
 	}
 	after, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)
-	if a.GetOperation() == admission.Update && ok && a.GetSubresource() == "" && !equality.Semantic.DeepEqual(old.Spec, after.Spec) {
-		return nil // it would become the space's own
+	if a.GetOperation() == admission.Update && ok && a.GetSubresource() == "" && makesOwn(old, after) {
+		return nil
 	}
-	return forbidden(name, match)
+	return forbidden(set, name, match)
 }
 
 // refuseCreate says why a definition can't be created that would not be in force; nil if it would.
@@ -63,7 +62,7 @@ func refuseCreate(set *definitions.Set, name string) error {
 	case !match.Shared:
 		return nil
 	case match.Reason == definitions.Forced:
-		return forbidden(name, match)
+		return forbidden(set, name, match)
 	}
 	return exists(name, match)
 }

@@ -48,6 +48,12 @@ type Space struct {
 	definitionOwners map[string]*definitionOwner
 }
 
+// awaitShared limits how long the start of a space waits until it is known what the platform shares.
+const awaitShared = 30 * time.Second
+
+var errUnknown = errors.New(
+	"the platform has not read from the host yet which CustomResourceDefinitions it shares with this space; retry, and see the log of the platform if it stays so")
+
 // New returns the overlay of a space whose store is store. The account may be nil.
 func New(source *definitions.Source, store *kubernetes.Client, account *bounds.Account) *Space {
 	return &Space{
@@ -55,20 +61,28 @@ func New(source *definitions.Source, store *kubernetes.Client, account *bounds.A
 	}
 }
 
-// Load lays the current set over the store. It must be called before anything is read.
+// Load lays the current set over the store. It must be called before anything is read. If there were shared definitions when the space ran
+// last, it waits until it is known which there are now: a forced one must not lapse when the platform restarts.
 //
 // If what is in force has changed since the space slept, watches from before expire.
 func (s *Space) Load(ctx context.Context) error {
+	had, err := s.store.Kubernetes.Get(ctx, marker, kubernetes.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read which shared definitions were in force: %w", err)
+	}
+	if had.KV != nil && len(had.KV.Value) > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, awaitShared, errUnknown)
+		defer cancel()
+		if err := s.source.Await(limited); err != nil {
+			return err
+		}
+	}
 	set, _, err := s.wanted(ctx)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	had, err := s.store.Kubernetes.Get(ctx, marker, kubernetes.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read which shared definitions were in force: %w", err)
-	}
 	var before string
 	if had.KV != nil {
 		s.loaded, before = had.KV.ModRevision, string(had.KV.Value)

@@ -202,7 +202,7 @@ func (w *definitionWatch) change(set *definitions.Set) bool {
 		}
 		var last *apiextensions.CustomResourceDefinition
 		if was != nil {
-			last, _ = internal(was.CRD, w.reached)
+			last, _ = internal(was, w.reached)
 		}
 		if !w.report(name, is, last, watch.Modified) {
 			return false
@@ -259,7 +259,7 @@ func (w *definitionWatch) report(name string, shared *definitions.Shared, last *
 // read returns a shared definition, or if that is nil, the space's own.
 func (w *definitionWatch) read(name string, shared *definitions.Shared) (*apiextensions.CustomResourceDefinition, error) {
 	if shared != nil {
-		return internal(shared.CRD, w.reached)
+		return internal(shared, w.reached)
 	}
 	crd := &apiextensions.CustomResourceDefinition{}
 	ctx := bounds.WithReservation(w.ctx, nil) // one at a time

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,18 +31,19 @@ func sizeOf(shared *definitions.Shared) int64 { return heapsize.Of(shared.CRD) }
 func refused(err error, name string) error { return refusal.Status(err, resource, name) }
 
 // forbidden says why a definition that the platform shares can't be changed, and what to do instead.
-func forbidden(name string, match definitions.Match) error {
+func forbidden(set *definitions.Set, name string, match definitions.Match) error {
 	share := match.CRD.Annotations[definitions.AnnotationShare]
-	var reason error
-	switch match.Reason {
-	case definitions.Forced:
-		reason = fmt.Errorf(
+	shared := fmt.Sprintf("the CustomResourceDefinition %s in force is the platform's, which shares it by the CRDShare %s, and it can't be changed here", name, share)
+	switch {
+	case match.Reason == definitions.Forced:
+		shared = fmt.Sprintf(
 			"the platform forces its own CustomResourceDefinition %s on this space by the CRDShare %s; use that one, or ask the administrator of the platform to make the share Optional", name, share)
-	case definitions.SystemFirst, definitions.OnlyShared:
-		reason = fmt.Errorf(
-			"the CustomResourceDefinition %s in force is the platform's, which shares it by the CRDShare %s, and it can't be changed here; to use a definition of your own, choose the policy LocalCRDFirst and create it", name, share)
+	case set.Policy() == definitions.LocalCRDFirst:
+		shared += "; to use a definition of your own, create or apply it"
+	default:
+		shared += "; to use a definition of your own, choose the policy LocalCRDFirst, and create it"
 	}
-	return apierrors.NewForbidden(resource, name, reason)
+	return apierrors.NewForbidden(resource, name, errors.New(shared))
 }
 
 // exists says that a definition can't be created, because the policy of the space prefers the one that the platform shares.
@@ -70,11 +72,11 @@ func (d *definitionStorage) Delete(
 	set, _ := d.space.current()
 	name := path.Base(key)
 	if match := set.InForce(name, true); match.Shared {
-		return forbidden(name, match)
+		return forbidden(set, name, match)
 	}
 	err := d.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
 	if match := set.InForce(name, false); match.Shared && storage.IsNotFound(err) {
-		return forbidden(name, match)
+		return forbidden(set, name, match)
 	}
 	return err
 }
@@ -88,7 +90,7 @@ func (d *definitionStorage) GuaranteedUpdate(
 	set, since := d.space.current()
 	name := path.Base(key)
 	if match := set.InForce(name, true); match.Shared {
-		return forbidden(name, match)
+		return forbidden(set, name, match)
 	}
 	match := set.InForce(name, false)
 	if !match.Shared {
@@ -106,23 +108,35 @@ func (d *definitionStorage) GuaranteedUpdate(
 	case ok && info.Subresource != "": // of upstream's controllers, which take a conflict for a definition that has changed
 		return apierrors.NewConflict(resource, name, errors.New("the definition in force is the platform's, and so is its status"))
 	case !ok || info.Verb != "update" && info.Verb != "patch":
-		return forbidden(name, match)
+		return forbidden(set, name, match)
 	case !ignoreNotFound:
-		return d.override(ctx, key, destination, preconditions, update, match, since)
+		return d.override(ctx, key, destination, preconditions, update, set, since)
 	}
 	// Server-side apply makes what isn't there.
 	return d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, nil, update, nil)
 }
 
-// override stores what an update makes of a shared definition as the space's own.
+// makesOwn reports whether a change of a shared definition is to make one of the space's own: a change of more than labels and the like, or
+// 'kubectl apply' of the same definition.
+func makesOwn(shared, changed *apiextensions.CustomResourceDefinition) bool {
+	_, applied := changed.Annotations[corev1.LastAppliedConfigAnnotation]
+	return applied || !equality.Semantic.DeepEqual(shared.Spec, changed.Spec)
+}
+
+// override stores what an update makes of a shared definition as the space's own. The update is of a definition that isn't established,
+// so that it may change what can't be changed later, such as the scope.
 func (d *definitionStorage) override(
 	ctx context.Context, key string, destination runtime.Object, preconditions *storage.Preconditions, update storage.UpdateFunc,
-	match definitions.Match, since int64,
+	set *definitions.Set, since int64,
 ) error {
-	shared, err := internal(match.CRD, since)
+	name := path.Base(key)
+	match := set.InForce(name, false)
+	converted, err := internal(set.Of(name), since)
 	if err != nil {
 		return storage.NewInternalError(err)
 	}
+	shared := converted.DeepCopy()
+	shared.Status = apiextensions.CustomResourceDefinitionStatus{}
 	if err := preconditions.Check(key, shared); err != nil {
 		return err
 	}
@@ -135,8 +149,8 @@ func (d *definitionStorage) override(
 	if !ok {
 		return storage.NewInternalError(fmt.Errorf("unexpected type %T of a definition", updated))
 	}
-	if equality.Semantic.DeepEqual(before.Spec, own.Spec) {
-		return forbidden(before.Name, match) // nothing but labels and the like
+	if !makesOwn(before, own) {
+		return forbidden(set, name, match)
 	}
 	own.UID, own.CreationTimestamp, own.Generation, own.ResourceVersion = uuid.NewUUID(), metav1.Now(), 1, ""
 	delete(own.Annotations, definitions.AnnotationShare)

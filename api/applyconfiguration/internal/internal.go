@@ -227,6 +227,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: storedVersions
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
 - name: com.github.berth-dev.berth.api.v1alpha1.CRDShareTenants
   map:
     fields:

@@ -6,11 +6,9 @@
 package crd
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-dev/berth/api/space/v1alpha1"
 	"github.com/berth-dev/berth/client/hostapi"
@@ -62,7 +60,7 @@ The policy of the space is in its object 'crdpolicy/default'.`,
 				return err
 			}
 			err = get.RunOn(cmd, api, listing.Query{Resource: v1alpha1.CRDMatches.Resource, Names: args}, "")
-			if isMissing(err) {
+			if hostapi.IsMissingType(err) {
 				return fmt.Errorf("%s has no %s: use the kubeconfig of a tenant's space, as in 'berth space connect SPACE -- berth crd list'", client.Config.Host, v1alpha1.CRDMatches)
 			}
 			return hostapi.Explain(err, client.Config.Host)
@@ -70,10 +68,4 @@ The policy of the space is in its object 'crdpolicy/default'.`,
 	}
 	get.AddPrintTo(cmd)
 	return cmd
-}
-
-// isMissing reports whether the server doesn't have the resource, and not only an object.
-func isMissing(err error) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	return ok && apierrors.IsNotFound(status) && (status.ErrStatus.Details == nil || status.ErrStatus.Details.Name == "")
 }

@@ -18,6 +18,9 @@ type CRDShareStatusApplyConfiguration struct {
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
+	// storedVersions are the versions in which spaces may have stored objects. A version that the definition on the host no longer
+	// has is kept in spaces, without being served, as long as it is listed here. Remove it when no object is stored in it.
+	StoredVersions []string `json:"storedVersions,omitempty"`
 }
 
 // CRDShareStatusApplyConfiguration constructs a declarative configuration of the CRDShareStatus type for use with
@@ -44,5 +47,15 @@ func (b *CRDShareStatusApplyConfiguration) WithConditions(values ...*v1.Conditio
 // If called multiple times, the ObservedGeneration field is set to the value of the last call.
 func (b *CRDShareStatusApplyConfiguration) WithObservedGeneration(value int64) *CRDShareStatusApplyConfiguration {
 	b.ObservedGeneration = &value
+	return b
+}
+
+// WithStoredVersions adds the given value to the StoredVersions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the StoredVersions field.
+func (b *CRDShareStatusApplyConfiguration) WithStoredVersions(values ...string) *CRDShareStatusApplyConfiguration {
+	for i := range values {
+		b.StoredVersions = append(b.StoredVersions, values[i])
+	}
 	return b
 }
