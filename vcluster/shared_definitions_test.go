@@ -139,15 +139,6 @@ func (o tenantOf) waitForSize(t *testing.T, want bool) {
 	})
 }
 
-func (o tenantOf) get(t *testing.T, name string) *unstructured.Unstructured {
-	t.Helper()
-	object, err := o.widgets.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return object
-}
-
 // shared is a definition as a host serves it, and spaces that have stored objects in these versions.
 func shared(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, stored ...string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()

@@ -26,6 +26,15 @@ import (
 	"github.com/berth-dev/berth/vcluster"
 )
 
+func (o tenantOf) get(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	object, err := o.widgets.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
 func (o tenantOf) crd(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	crd, err := o.crds.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), widgetsCRD, metav1.GetOptions{})
