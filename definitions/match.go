@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 // Policy says which definition is in force if both the space and the platform have one, and the platform forces nothing.
@@ -36,6 +38,15 @@ type Shared struct {
 	convert  sync.Once
 	internal *apiextensions.CustomResourceDefinition
 	failed   error // of the conversion
+
+	measure sync.Once
+	size    int64
+}
+
+// Size returns how much memory the definition takes, in bytes.
+func (s *Shared) Size() int64 {
+	s.measure.Do(func() { s.size = heapsize.Of(s.CRD) })
+	return s.size
 }
 
 // Internal returns the definition in the form that API servers store. It is converted once, and must not be changed.

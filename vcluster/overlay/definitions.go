@@ -68,7 +68,7 @@ func serveTo(ctx context.Context, shared *definitions.Shared, since int64, out r
 // serve returns a shared definition for a request.
 func serve(ctx context.Context, shared *definitions.Shared, since int64) (*apiextensions.CustomResourceDefinition, error) {
 	if r := bounds.ReservationOf(ctx); r != nil {
-		if err := r.Grow(2 * sizeOf(shared)); err != nil { // it may be copied, and is converted to be encoded
+		if err := r.Grow(2 * shared.Size()); err != nil { // it may be copied, and is converted to be encoded
 			return nil, refused(err, shared.CRD.Name)
 		}
 	}
@@ -166,7 +166,7 @@ func (d *definitionStorage) merge(
 			return err
 		}
 		page, names = append(page, *shared), names[1:]
-		size += sizeOf(set.Of(next))
+		size += set.Of(next).Size()
 	}
 	list.Items, list.RemainingItemCount = page, nil
 	return nil

@@ -16,15 +16,19 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/definitions"
-	"github.com/berth-dev/berth/internal/heapsize"
 )
 
 // marker is the key of the version of the set that the space's API server has served last. Its revision is that of the last change of
 // what is in force.
 const marker = "/berth/definitions"
 
-// retry is how long a change that can't be written waits for the next attempt.
-const retry = time.Second
+const (
+	// retry is how long a change that can't be written waits for the next attempt.
+	retry = time.Second
+	// switchPause is the time between switches: each watch of definitions follows a switch, and a tenant may have many, and may change
+	// its policy as often as it likes.
+	switchPause = time.Second
+)
 
 // Space is the overlay of one space while it is awake.
 type Space struct {
@@ -109,6 +113,7 @@ func (s *Space) Run(ctx context.Context) {
 		if err == nil {
 			err = s.follow(ctx, set)
 		}
+		next := time.NewTimer(switchPause)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Could not change which shared definitions are in force; Berth retries")
 			changed = nil
@@ -124,6 +129,10 @@ func (s *Space) Run(ctx context.Context) {
 		case <-wait.C:
 		}
 		wait.Stop()
+		select {
+		case <-ctx.Done():
+		case <-next.C:
+		}
 	}
 }
 
@@ -180,7 +189,7 @@ func (s *Space) remark(ctx context.Context) (revision int64, err error) {
 func (s *Space) take(set *definitions.Set) {
 	var size int64
 	for _, name := range set.Names() {
-		size += heapsize.Of(set.Of(name).CRD)
+		size += set.Of(name).Size()
 	}
 	if s.account != nil {
 		s.account.Add(bounds.CachedBytes, size-s.charged)

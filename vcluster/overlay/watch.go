@@ -187,7 +187,9 @@ func (w *definitionWatch) change(set *definitions.Set) bool {
 	w.set, w.owed = set, w.opts.Predicate.AllowWatchBookmarks
 	names := append(before.Names(), set.Names()...)
 	slices.Sort(names)
-	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return before.SameOf(name, set) })
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		return before.SameOf(name, set) || !w.opts.Recursive && name != path.Base(w.key)
+	})
 	if len(names) == 0 {
 		return true
 	}

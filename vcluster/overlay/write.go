@@ -20,13 +20,10 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/berth-dev/berth/definitions"
-	"github.com/berth-dev/berth/internal/heapsize"
 	"github.com/berth-dev/berth/vcluster/refusal"
 )
 
 var resource = apiextensions.Resource("customresourcedefinitions") //nolint:gochecknoglobals // Does not change.
-
-func sizeOf(shared *definitions.Shared) int64 { return heapsize.Of(shared.CRD) }
 
 func refused(err error, name string) error { return refusal.Status(err, resource, name) }
 
