@@ -31,14 +31,17 @@ type CRDMatchStatus struct {
 	InForce CRDOrigin `json:"inForce,omitempty"`
 	// mode is Forced or Optional, as the platform shares its definition. It isn't set if the platform shares none of the name.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	Mode string `json:"mode,omitempty"`
 	// reason is why, in one word: Forced, LocalFirst, SystemFirst, OnlyShared, OnlyLocal, or NeverShared.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	Reason string `json:"reason,omitempty"`
 	// message is why, in a sentence.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
