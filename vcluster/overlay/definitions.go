@@ -223,12 +223,3 @@ func pageStart(token string) string {
 	}
 	return strings.TrimPrefix(key, "/")
 }
-
-// hasOwn reports whether the space has a definition of its own.
-func (d *definitionStorage) hasOwn(ctx context.Context, key string) (bool, error) {
-	err := d.Interface.Get(ctx, key, storage.GetOptions{}, &apiextensions.CustomResourceDefinition{})
-	if storage.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
-}

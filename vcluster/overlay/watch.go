@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/vcluster/inside"
 )
 
 // definitionWatch is a watch of definitions. When other ones are in force, its client gets them as changes: an error that makes it list
@@ -37,6 +38,7 @@ type definitionWatch struct {
 	set     *definitions.Set // by which events are handed on
 	reached int64            // the revision up to which the client has all changes
 	owed    bool             // a bookmark, because the definitions of the last switch may be older than it
+	held    heldBytes
 }
 
 // Watch implements [storage.Interface].
@@ -53,6 +55,9 @@ func (d *definitionStorage) Watch(ctx context.Context, key string, opts storage.
 	}
 	w.reached = max(int64(from), since) //nolint:gosec // revisions are positive
 	opts.ProgressNotify = true
+	if bounds.ReservationOf(ctx) != nil && !inside.Is(ctx) { // the space's own are read without delay
+		w.held.account = d.space.account
+	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	inner, err := d.Interface.Watch(w.ctx, key, opts)
 	if err != nil {
@@ -63,6 +68,7 @@ func (d *definitionStorage) Watch(ctx context.Context, key string, opts storage.
 	initial := isTrue(opts.SendInitialEvents) || opts.SendInitialEvents == nil && from == 0
 	go safego.Run("hand on a watch of definitions", func() {
 		defer d.space.forget(w)
+		defer w.held.give()
 		defer close(w.result)
 		defer w.cancel()
 		defer inner.Stop()
@@ -250,6 +256,8 @@ func (w *definitionWatch) report(name string, shared *definitions.Shared, last *
 	switch {
 	case err == nil && wrong == nil && matches && revisionOf(crd) > w.reached:
 		return true // it is the space's own, and the store reports it next
+	case err == nil && wrong == nil && matches && shared != nil:
+		return w.sendShared(watch.Event{Type: kind, Object: crd}, shared.Size())
 	case err == nil && wrong == nil && matches:
 		return w.send(watch.Event{Type: kind, Object: crd})
 	case last != nil:
@@ -277,10 +285,25 @@ func revisionOf(crd *apiextensions.CustomResourceDefinition) int64 {
 func (w *definitionWatch) send(event watch.Event) bool {
 	select {
 	case w.result <- event:
+		w.held.give() // the client has taken the event before
 		return true
 	case <-w.ctx.Done():
 		return false
 	}
+}
+
+// sendShared sends an event of a shared definition, which takes size bytes until the client has taken it. If the client's space has too many
+// of these for long, the client lists again.
+func (w *definitionWatch) sendShared(event watch.Event, size int64) bool {
+	if !w.held.room(w.ctx, size) {
+		return w.end()
+	}
+	if !w.send(event) {
+		w.held.account.Give(bounds.WatchBytes, size)
+		return false
+	}
+	w.held.keep(size)
+	return true
 }
 
 // ResultChan implements [watch.Interface].

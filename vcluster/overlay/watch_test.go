@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/internal/testcrd"
 	"github.com/berth-dev/berth/kine"
@@ -37,20 +38,20 @@ const (
 	timeout = 30 * time.Second
 )
 
-// open opens the storage of definitions in a store of its own, and follows the source.
-func open(t *testing.T, source *definitions.Source) apistorage.Interface {
+// open opens the storage of definitions in a store of its own, and follows the source. The account may be nil.
+func open(t *testing.T, source *definitions.Source, account *bounds.Account) apistorage.Interface {
 	t.Helper()
 	store, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(t.TempDir(), "store.db"), Name: t.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := storage.New(store, nil)
+	s := storage.New(store, account)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	s.Shared = overlay.New(source, s.Client, nil)
+	s.Shared = overlay.New(source, s.Client, account)
 	if err := s.Shared.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestASlowClientEndsWithWhatIsInForce(t *testing.T) {
 	first, second := setOf(t, "first", kinds...), setOf(t, "second", kinds...)
 	source := &definitions.Source{}
 	source.Set(second)
-	s := open(t, source)
+	s := open(t, source, nil)
 	w := startWatch(t, s)
 	last := map[string]types.UID{}
 	for range kinds {
@@ -182,7 +183,7 @@ func TestASwitchFollowsAllEarlierChanges(t *testing.T) {
 	t.Parallel()
 	const changes = 400
 	source := &definitions.Source{}
-	s := open(t, source)
+	s := open(t, source, nil)
 	w := startWatch(t, s)
 	for i := range changes {
 		create(t, s, fmt.Sprintf("own%d.example.com", i))
@@ -202,4 +203,57 @@ func TestASwitchFollowsAllEarlierChanges(t *testing.T) {
 	if crd := receive(t, w); !definitions.IsShared(crd) {
 		t.Errorf("the watch reports %s, want the shared definition", crd.Name)
 	}
+}
+
+// L3: clients that take no events of shared definitions hold no more than the space may, however many watches they have, and one that does
+// gets its events when others end.
+func TestHostileWatchesHoldFewSharedDefinitions(t *testing.T) {
+	t.Parallel()
+	const watches, room = 40, 4
+	set := setOf(t, "host", "Apple", "Banana")
+	size := set.Of("apples.example.com").Size()
+	account := bounds.NewAccount(bounds.Limits{bounds.WatchBytes: room * size})
+	source := &definitions.Source{}
+	source.Set(set)
+	s := open(t, source, account)
+	ctx := bounds.WithReservation(t.Context(), account.Reserve(bounds.MemoryBytes, 0)) // as a client's
+	start := func() watch.Interface {
+		w, err := s.Watch(ctx, prefix, apistorage.ListOptions{Recursive: true, Predicate: apistorage.Everything})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Stop)
+		return w
+	}
+	used := func(what string, isRight func(int64) bool) {
+		t.Helper()
+		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+			return isRight(account.Used(bounds.WatchBytes)), nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %d bytes are held, of definitions of %d", what, account.Used(bounds.WatchBytes), size)
+		}
+	}
+	var open []watch.Interface
+	for range watches {
+		open = append(open, start())
+	}
+	used("clients that take nothing", func(n int64) bool { return n > room*size })
+	for range 100 {
+		if n := account.Used(bounds.WatchBytes); n > (room+1)*size+size/2 { // one may exceed the limit, and the two differ a little
+			t.Fatalf("%d bytes are held, of definitions of %d", n, size)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	client := start()
+	for _, w := range open {
+		w.Stop()
+	}
+	for _, name := range set.Names() {
+		if crd := receive(t, client); crd.Name != name {
+			t.Errorf("the client gets %s, want %s", crd.Name, name)
+		}
+	}
+	client.Stop()
+	used("nobody", func(n int64) bool { return n == 0 })
 }

@@ -93,11 +93,11 @@ func (d *definitionStorage) GuaranteedUpdate(
 	if !match.Shared {
 		return d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
 	}
-	own, err := d.hasOwn(ctx, key)
+	own, err := d.space.ownNames(ctx, name)
 	if err != nil {
 		return err
 	}
-	if own {
+	if own[name] {
 		return d.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, nil)
 	}
 	info, ok := apirequest.RequestInfoFrom(ctx)
