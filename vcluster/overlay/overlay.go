@@ -25,8 +25,8 @@ const marker = "/berth/definitions"
 const (
 	// retry is how long a change that can't be written waits for the next attempt.
 	retry = time.Second
-	// switchPause is the time between switches: each watch of definitions follows a switch, and a tenant may have many, and may change
-	// its policy as often as it likes.
+	// switchPause is how long after a switch a change of the policy waits: each watch of definitions follows a switch, and a tenant may
+	// have many, and may change its policy as often as it likes.
 	switchPause = time.Second
 )
 
@@ -126,13 +126,13 @@ func (s *Space) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-changed:
 		case <-s.policy:
+			select {
+			case <-ctx.Done():
+			case <-next.C:
+			}
 		case <-wait.C:
 		}
 		wait.Stop()
-		select {
-		case <-ctx.Done():
-		case <-next.C:
-		}
 	}
 }
 
