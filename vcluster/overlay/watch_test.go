@@ -239,11 +239,11 @@ func TestHostileWatchesHoldFewSharedDefinitions(t *testing.T) {
 		open = append(open, start())
 	}
 	used("clients that take nothing", func(n int64) bool { return n > room*size })
-	for range 100 {
-		if n := account.Used(bounds.WatchBytes); n > (room+1)*size+size/2 { // one may exceed the limit, and the two differ a little
-			t.Fatalf("%d bytes are held, of definitions of %d", n, size)
-		}
-		time.Sleep(time.Millisecond)
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 200*time.Millisecond, true, func(context.Context) (bool, error) {
+		return account.Used(bounds.WatchBytes) > (room+1)*size+size/2, nil // one may exceed the limit, and the two differ a little
+	})
+	if err == nil {
+		t.Fatalf("%d bytes are held, of definitions of %d", account.Used(bounds.WatchBytes), size)
 	}
 	client := start()
 	for _, w := range open {
