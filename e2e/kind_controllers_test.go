@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// envDrivers is the name of the images of hack/drivers, that the nodes of E2E_KUBECONFIG have, with a star for
-	// the program's.
+	// envDrivers is the name of the images of hack/drivers and hack/operators, that the nodes of E2E_KUBECONFIG have, with a star
+	// for the program's.
 	envDrivers = "E2E_DRIVER_IMAGES"
 	// controllersRelease is the namespace of the release that tests of the host's controllers share.
 	controllersRelease = "berth-controllers-test"

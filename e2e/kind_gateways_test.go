@@ -40,18 +40,18 @@ spec:
 // the controller in hack/drivers is made for, until the test ends.
 func defineGateways(t *testing.T, host *cluster) {
 	t.Helper()
-	dir := moduleOf(t, "sigs.k8s.io/gateway-api") + "/config/crd/standard"
+	dir := moduleOf(t, "drivers", "sigs.k8s.io/gateway-api") + "/config/crd/standard"
 	t.Cleanup(func() { host.kubectlAfter(t, "", "delete", "--ignore-not-found", "-f", dir) })
 	host.kubectl(t, "apply", "--server-side", "-f", dir)
 	host.awaitCRD(t, "gateways.gateway.networking.k8s.io")
 	host.awaitCRD(t, "httproutes.gateway.networking.k8s.io")
 }
 
-// moduleOf is where the sources of a module are, of the version that hack/drivers uses.
-func moduleOf(t *testing.T, module string) string {
+// moduleOf is where the sources of a module are, of the version that a directory of hack uses.
+func moduleOf(t *testing.T, directory, module string) string {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
-	list.Dir = filepath.Join("..", "hack", "drivers")
+	list.Dir = filepath.Join("..", "hack", directory)
 	out, err := list.CombinedOutput()
 	if err != nil {
 		t.Fatalf("find module %s: %v\n%s", module, err, out)

@@ -47,7 +47,7 @@ spec: {volumeSnapshotClassName: volumes, source: {persistentVolumeClaimName: dat
 // names, until the test ends.
 func provideVolumes(t *testing.T, host *cluster) {
 	t.Helper()
-	definitions := moduleOf(t, "github.com/kubernetes-csi/external-snapshotter/client/v8") + "/config/crd"
+	definitions := moduleOf(t, "drivers", "github.com/kubernetes-csi/external-snapshotter/client/v8") + "/config/crd"
 	t.Cleanup(func() { host.kubectlAfter(t, "", "delete", "--ignore-not-found", "-k", definitions) })
 	host.kubectl(t, "apply", "--server-side", "-k", definitions)
 	host.awaitCRD(t, "volumesnapshots.snapshot.storage.k8s.io")
