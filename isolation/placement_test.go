@@ -70,6 +70,9 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 	has := func(key string) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}}
 	}
+	runs := func(operator corev1.NodeSelectorOperator, systems ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: operator, Values: systems}}}
+	}
 	byName := corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"host-node-1"}}}}
 	pool := map[string]string{"pool": "tenants"}
 
@@ -93,6 +96,10 @@ func TestTheHostHoldsAccountsToTheNodesOfTheirSpace(t *testing.T) {
 		"a node by its name":             {on(pool, selecting(byName)), "may not choose nodes"},
 		"a preferred node, by its name":  {on(pool, preferring(byName)), "may not choose nodes"},
 		"the admin's label for a choice": {on(pool, selecting(has("pool"))), "may not choose nodes"},
+		"nodes that run Linux":           {on(map[string]string{"pool": "tenants", corev1.LabelOSStable: "linux"}, selecting(runs(corev1.NodeSelectorOpIn, "linux"))), ""},
+		"nodes of another system":        {on(map[string]string{"pool": "tenants", corev1.LabelOSStable: "windows"}, nil), "may not choose nodes"},
+		"a term of other systems":        {on(pool, selecting(runs(corev1.NodeSelectorOpIn, "linux", "windows"))), "may not choose nodes"},
+		"a preference of no Linux":       {on(pool, preferring(runs(corev1.NodeSelectorOpNotIn, "linux"))), "may not choose nodes"},
 	} {
 		err := try(tc.pod)
 		if tc.refused == "" && err != nil || tc.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused)) {

@@ -67,13 +67,15 @@ func (p Placement) Check(spec *corev1.PodSpec) (errs field.ErrorList) {
 		return errs
 	}
 	path, affinity := path.Child("affinity", "nodeAffinity"), spec.Affinity.NodeAffinity
-	if len(p.Labels) == 0 && !p.ByName {
+	empty, refused := true, field.ErrorList{}
+	for at, term := range nodeTerms(path, affinity) {
+		empty = false
+		refused = append(refused, p.checkTerm(at, term)...)
+	}
+	if none := len(p.Labels) == 0 && !p.ByName; none && (empty || len(refused) > 0) {
 		return append(errs, field.Forbidden(path, p.remedy()))
 	}
-	for at, term := range nodeTerms(path, affinity) {
-		errs = append(errs, p.checkTerm(at, term)...)
-	}
-	return errs
+	return append(errs, refused...)
 }
 
 // nodeTerms iterates over all node selector terms, with their field paths.
@@ -110,15 +112,21 @@ func (p Placement) checkTerm(path *field.Path, term *corev1.NodeSelectorTerm) (e
 		if p.ByName && namesNode(e) {
 			continue
 		}
-		errs = append(errs, p.checkLabel(path.Child("matchExpressions").Index(i).Child("key"), e.Key, nil)...)
+		var values []string
+		if e.Operator == corev1.NodeSelectorOpIn && e.Key == corev1.LabelOSStable {
+			values = e.Values
+		}
+		errs = append(errs, p.checkLabel(path.Child("matchExpressions").Index(i).Child("key"), e.Key, values)...)
 	}
 	return errs
 }
 
 // checkLabel rejects a label that is not for tenants, and a label for which the admin has set another value: the pod
-// could run nowhere, or only on other nodes than it asks for.
+// could run nowhere, or only on other nodes than it asks for. All pods may select nodes that run Linux, as those of many charts do: it tells
+// nothing of the nodes.
 func (p Placement) checkLabel(path *field.Path, key string, values []string) field.ErrorList {
-	if !slices.Contains(p.Labels, key) {
+	linux := key == corev1.LabelOSStable && slices.Equal(values, []string{string(corev1.Linux)})
+	if !linux && !slices.Contains(p.Labels, key) {
 		return field.ErrorList{field.Forbidden(path, p.remedy())}
 	}
 	if chosen, ok := p.Selector[key]; ok && len(values) > 0 && !slices.Contains(values, chosen) {

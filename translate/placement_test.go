@@ -73,6 +73,25 @@ func TestPodsRunWhereTheAdminSays(t *testing.T) {
 		"a node by its name": {
 			reason: "N1", where: where, affinity: required(byName), refused: "nodeSelectorTerms[0].matchFields: Forbidden",
 		},
+		"Linux": {
+			reason: "many charts have it, and it tells nothing", selector: map[string]string{corev1.LabelOSStable: "linux"},
+			affinity: required(needs(corev1.LabelOSStable, corev1.NodeSelectorOpIn, "linux")), want: map[string]string{corev1.LabelOSStable: "linux"},
+		},
+		"Linux, where the admin's nodes have another system": {
+			reason: "one map can't hold both", where: translate.Placement{Selector: map[string]string{corev1.LabelOSStable: "windows"}},
+			selector: map[string]string{corev1.LabelOSStable: "linux"}, refused: "spec.nodeSelector[kubernetes.io/os]: Forbidden: pods of this space run on nodes with kubernetes.io/os=windows only",
+		},
+		"another system": {
+			reason: "it probes what nodes are like", selector: map[string]string{corev1.LabelOSStable: "windows"}, refused: "spec.nodeSelector[kubernetes.io/os]: Forbidden",
+		},
+		"Linux or another system": {
+			reason: "it probes what nodes are like", affinity: required(needs(corev1.LabelOSStable, corev1.NodeSelectorOpIn, "linux", "windows")),
+			refused: "spec.affinity.nodeAffinity: Forbidden",
+		},
+		"no Linux": {
+			reason: "it probes what nodes are like", affinity: required(needs(corev1.LabelOSStable, corev1.NodeSelectorOpNotIn, "linux")),
+			refused: "spec.affinity.nodeAffinity: Forbidden",
+		},
 		"a label where none is for tenants": {
 			reason: "refused by default", selector: map[string]string{"disk": "ssd"}, refused: "spec.nodeSelector[disk]: Forbidden: nodes are hidden in a space; remove the field",
 		},

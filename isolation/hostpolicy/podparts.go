@@ -23,13 +23,13 @@ func placement() []admissionv1.Validation {
 	said := "namespaceObject.metadata.?annotations['" + translate.AnnotationPlacement + "'].orValue('').split(',')"
 	const selector = "object.spec.?nodeSelector.orValue({})"
 	selected := "(has(object.spec.runtimeClassName) || " +
-		selector + ".all(k, k in " + said + " || k + '=' + object.spec.nodeSelector[k] in " + said + ") && " +
+		selector + ".all(k, k in " + said + " || " + chosen("k", said) + ") && " +
 		"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in " + failingNodes() + " || " + ofRequested("t") + " || " + tolerated(said) + ")) && " +
 		"(!object.spec.?affinity.?nodeAffinity.hasValue() || " +
 		"(object.spec.affinity.nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([]) + " +
 		"object.spec.affinity.nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.preference))" +
 		".all(t, t.?matchFields.orValue([]).all(f, 'fields:' + f.key in " + said + " && f.operator == 'In') && " +
-		"t.?matchExpressions.orValue([]).all(e, e.key in " + said + ")))"
+		"t.?matchExpressions.orValue([]).all(e, e.key in " + said + " || e.key == '" + corev1.LabelOSStable + "' && e.operator == 'In' && e.?values.orValue([]) == ['" + string(corev1.Linux) + "'])))"
 	same := "oldObject != null && ['nodeSelector', 'tolerations', 'affinity'].all(f, dyn(object.spec)[?f] == dyn(oldObject.spec)[?f])"
 	near := "!has(object.spec.affinity) || [object.spec.affinity.?podAffinity, object.spec.affinity.?podAntiAffinity].all(a, " +
 		"(a.?requiredDuringSchedulingIgnoredDuringExecution.orValue([]) + a.?preferredDuringSchedulingIgnoredDuringExecution.orValue([]).map(p, p.podAffinityTerm))" +
@@ -43,6 +43,12 @@ func placement() []admissionv1.Validation {
 		Refuse("a space's pods may run on the space's nodes only: spec.nodeSelector must have the labels in the annotation "+translate.AnnotationPlacement+" of the namespace",
 			"has(request.subResource) || "+created+said+".all(l, !l.contains('=') || l in "+selector+".map(k, k + '=' + object.spec.nodeSelector[k]))"),
 	}
+}
+
+// chosen reports whether the entry of key k in a pod's node selector is among said, the list of [translate.Placement.String], or selects
+// nodes that run Linux, as pods of all spaces may.
+func chosen(k, said string) string {
+	return k + " + '=' + object.spec.nodeSelector[" + k + "] in " + said + " + ['" + corev1.LabelOSStable + "=" + string(corev1.Linux) + "']"
 }
 
 // tolerated reports whether said, the list of [translate.Placement.String], has the toleration t.

@@ -18,7 +18,7 @@ func Runtimes() Policy {
 	return Policy{Variables: []admissionv1.Variable{listed("resources", AnnotationPodResources)}, Validations: []admissionv1.Validation{
 		Refuse("a space's pods may choose only nodes of the space or of their runtime class: remove other entries of spec.nodeSelector and spec.tolerations",
 			"oldObject != null || object == null || params.metadata.name != object.spec.runtimeClassName || "+adminsChoose()+" || "+
-				"object.spec.?nodeSelector.orValue({}).all(k, k in "+said+" || k + '=' + object.spec.nodeSelector[k] in "+said+" || "+
+				"object.spec.?nodeSelector.orValue({}).all(k, k in "+said+" || "+chosen("k", said)+" || "+
 				"params.?scheduling.?nodeSelector.orValue({})[?k].orValue('') == object.spec.nodeSelector[k]) && "+
 				"object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') in "+failingNodes()+" || "+ofRequested("t")+" || "+tolerated(said)+" || t in params.?scheduling.?tolerations.orValue([]))"),
 	}}

@@ -82,7 +82,7 @@ func outcomes() []decided {
 			are(hostOnly, "overhead", "set by a host's runtime class"),
 			are(hostOnly, "schedulingGates", "the host pod is made when they are gone"),
 			are(refused, "nodeName", noNodes),
-			are(refused, "nodeSelector", noNodes+", except by labels that an admin lets tenants select by"),
+			are(refused, "nodeSelector", noNodes+", except by labels that an admin lets tenants select by, and `kubernetes.io/os: linux`"),
 			are(refused, "hostNetwork hostPID hostIPC", "namespaces of the host's"),
 			are(refused, "schedulerName", "except default-scheduler"),
 			are(hostOnly, "runtimeClassName", "an imported one is the host pod's, too ([syncing](../concepts/syncing.md)); any other is refused"),
