@@ -223,6 +223,8 @@ var schemaYAML = typed.YAMLObject(`types:
             scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Isolation
   scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.LabelValue
+  scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Namespaces
   map:
     fields:
@@ -848,6 +850,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: tenantName
       type:
         scalar: string
+    - name: workloadIdentity
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.WorkloadIdentity
+          elementRelationship: associative
+          keys:
+          - annotation
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceState
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceStatus
@@ -1161,6 +1171,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: space
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.TenantSpace
+    - name: workloadIdentity
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.WorkloadIdentity
+          elementRelationship: associative
+          keys:
+          - annotation
 - name: com.github.berth-dev.berth.api.v1alpha1.TenantState
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.TenantStatus
@@ -1271,6 +1289,23 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: memory
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.WorkloadIdentity
+  map:
+    fields:
+    - name: annotation
+      type:
+        scalar: string
+    - name: podLabels
+      type:
+        map:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.LabelValue
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
 - name: io.k8s.api.core.v1.LimitRangeItem
   map:
     fields:
