@@ -175,6 +175,7 @@ func (s Space) hostLabel(key string) string {
 	case key == corev1.LabelTopologyRegion:
 		return Domain + "/region"
 	case Owned(key), len(s.Settings.ReservedLabels) > 0 && newReservedKeys(s.Settings.ReservedLabels).have(key):
+	case s.Settings.WorkloadIdentity.IsPodLabel(key): // a webhook acts on it, so only some pods have it under this key
 	case strings.HasPrefix(key, "app.kubernetes.io/") && !defaultReserved().whole[key]:
 		return key
 	case !defaultReserved().have(key):
