@@ -25,11 +25,10 @@ import (
 func (s *Syncer) syncServiceAccounts() error {
 	engine.Add(&engine.Resource[*corev1.ServiceAccount]{
 		Engine: s.Engine, Name: resources.ServiceAccounts, NameLimit: translate.LimitSubdomain,
-		Virtual: s.Informers.Core().V1().ServiceAccounts().Informer(),
-		ToHost: func(_ context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
-			return s.Space.ServiceAccount(v), true, nil
-		},
-		UpdateHost: translate.PushServiceAccount,
+		Virtual:       s.Informers.Core().V1().ServiceAccounts().Informer(),
+		ToHost:        s.accountToHost,
+		MakesRequests: true,
+		UpdateHost:    translate.PushServiceAccount,
 		// The account is on the host without what is forbidden, and the tenant is told.
 		UpdateSubresources: func(_ context.Context, v, _, host *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
 			return host, engine.Forbid(s.Space.Settings.WorkloadIdentity.Check(v.Annotations))
@@ -41,6 +40,24 @@ func (s *Syncer) syncServiceAccounts() error {
 		}
 	})
 	return nil
+}
+
+// accountToHost returns the host account of v. Its annotations are as the API has them: if they were those of a watch that is behind, they
+// would replace what [Syncer.identify] has written for a pod that is about to be created. The host rejects a write that is based on an
+// older version of its account.
+func (s *Syncer) accountToHost(ctx context.Context, v *corev1.ServiceAccount) (*corev1.ServiceAccount, bool, error) {
+	if len(s.Space.Settings.WorkloadIdentity) == 0 {
+		return s.Space.ServiceAccount(v), true, nil
+	}
+	current := &corev1.ServiceAccount{}
+	if err := s.VirtualAPI.Get(ctx, client.ObjectKeyFromObject(v), current); err != nil {
+		return nil, false, fmt.Errorf("read service account %s: %w", v.Name, err) // if it is gone, its deletion triggers another sync
+	}
+	if current.UID != v.UID { // another one has its name, which triggers another sync
+		current = v.DeepCopy()
+		current.Annotations = nil
+	}
+	return s.Space.ServiceAccount(current), true, nil
 }
 
 // withAccount sets the host account of v's service account in a host pod, and creates it if necessary: in the space, a
