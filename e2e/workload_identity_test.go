@@ -6,19 +6,14 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coreos/go-oidc"
 	jose "gopkg.in/go-jose/go-jose.v2"
-	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,78 +33,46 @@ const (
 	withAccounts = `spaceDefaults: {sync: [{resource: serviceaccounts, value: "on"}]}`
 )
 
-// installCloud has a webhook of the host do what those of AWS and Azure do: by the annotation of a pod's ServiceAccount on the host, it adds
-// variables and a token with an audience.
-func installCloud(t *testing.T, host *cluster) {
-	t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		review := &admissionv1.AdmissionReview{}
-		err := json.NewDecoder(r.Body).Decode(review)
-		var patch []byte
-		if err == nil {
-			patch, err = identityPatch(r.Context(), host, review.Request)
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		if patch != nil {
-			review.Response.Patch, review.Response.PatchType = patch, ptr.To(admissionv1.PatchTypeJSONPatch)
-		}
-		_ = json.NewEncoder(w).Encode(review)
-	}))
-	t.Cleanup(server.Close)
-	byHand(t, host.AdmissionregistrationV1().MutatingWebhookConfigurations().Create, &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "cloud"},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "identity.cloud.example.com", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL: ptr.To(server.URL + "/mutate"), CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-			},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-			}},
-		}},
-	})
-}
-
-// identityPatch returns what the cloud adds to a pod; nil if that is nothing.
-func identityPatch(ctx context.Context, host *cluster, request *admissionv1.AdmissionRequest) ([]byte, error) {
-	pod := &corev1.Pod{}
-	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
-		return nil, err
-	}
-	account, err := host.CoreV1().ServiceAccounts(request.Namespace).Get(ctx, pod.Spec.ServiceAccountName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || pod.Spec.ServiceAccountName == "" {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var variables []corev1.EnvVar
-	audience := ""
-	if role := account.Annotations[roleKey]; role != "" {
-		variables, audience = append(variables, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role}), "sts.amazonaws.com"
-	}
-	if pod.Labels[useLabel] == "true" {
-		variables, audience = append(variables, corev1.EnvVar{Name: "AZURE_CLIENT_ID", Value: account.Annotations[clientKey]}), "api://AzureADTokenExchange"
-	}
-	if audience == "" {
-		return nil, nil
-	}
-	volume := corev1.Volume{Name: "cloud-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-		ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience, Path: "token", ExpirationSeconds: ptr.To(int64(3600))},
-	}}}}}
-	c := pod.Spec.Containers[0]
-	return json.Marshal([]map[string]any{
-		{"op": "add", "path": "/spec/volumes", "value": append(pod.Spec.Volumes, volume)},
-		{"op": "add", "path": "/spec/containers/0/env", "value": append(c.Env, variables...)},
-		{"op": "add", "path": "/spec/containers/0/volumeMounts", "value": append(c.VolumeMounts, corev1.VolumeMount{Name: "cloud-token", MountPath: "/var/run/cloud", ReadOnly: true})},
-	})
-}
+// cloud does what the webhooks of AWS and Azure do: by the annotation of a pod's ServiceAccount on the host, it adds a variable and a token
+// with an audience. It is a policy, because the embedded host calls no webhooks.
+const cloud = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: cloud}
+spec:
+  paramKind: {apiVersion: v1, kind: ServiceAccount}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  variables:
+  - name: role
+    expression: params.metadata.?annotations[?"eks.amazonaws.com/role-arn"].orValue("")
+  - name: azure
+    expression: object.metadata.?labels[?"azure.workload.identity/use"].orValue("") == "true"
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: |
+        object.spec.?serviceAccountName.orValue("") != params.metadata.name || variables.role == "" && !variables.azure ? [] : [
+          JSONPatch{op: "add", path: "/spec/volumes/-", value: Object.spec.volumes{name: "cloud-token", projected: Object.spec.volumes.projected{
+            sources: [Object.spec.volumes.projected.sources{serviceAccountToken: Object.spec.volumes.projected.sources.serviceAccountToken{
+              audience: variables.azure ? "api://AzureADTokenExchange" : "sts.amazonaws.com", path: "token", expirationSeconds: 3600}}]}}},
+          JSONPatch{op: "add", path: "/spec/containers/0/volumeMounts/-", value: Object.spec.containers.volumeMounts{name: "cloud-token", mountPath: "/var/run/cloud", readOnly: true}},
+          JSONPatch{op: "add", path: "/spec/containers/0/env/-", value: variables.azure ?
+            Object.spec.containers.env{name: "AZURE_CLIENT_ID", value: params.metadata.?annotations[?"azure.workload.identity/client-id"].orValue("")} :
+            Object.spec.containers.env{name: "AWS_ROLE_ARN", value: variables.role}}
+        ]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: cloud}
+spec:
+  policyName: cloud
+  paramRef: {selector: {}, parameterNotFoundAction: Allow}
+  matchResources:
+    namespaceSelector: {matchExpressions: [{key: berth.dev/space, operator: Exists}]}
+`
 
 // variable is the value of a variable of a pod's first container.
 func variable(pod *corev1.Pod, name string) string {
@@ -146,7 +109,7 @@ func TestPodsHaveTheCloudIdentityThatTheAdminAllows(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--operator", configured(t, withAccounts))
 	host := b.host(t)
-	installCloud(t, host)
+	host.apply(t, cloud)
 	for name, spec := range map[string]string{"solar": solarList, "lunar": "{}"} {
 		host.apply(t, tenantObject(name, spec))
 		awaitTenant(t, host, name)
@@ -250,17 +213,18 @@ func TestPodsHaveTheCloudIdentityThatTheAdminAllows(t *testing.T) {
 
 	t.Run("the host account follows", func(t *testing.T) {
 		annotate("app", roleKey+"="+rolePrefix+"solar-db")
-		solar.run(t, "default", newPod("db", runningAs("app"))) // at once
+		awaitAnnotation(t, host, "app", roleKey, rolePrefix+"solar-db")
+		solar.run(t, "default", newPod("db", runningAs("app")))
 		if got := variable(hostPodOf(t, host, "solar", "db"), "AWS_ROLE_ARN"); got != rolePrefix+"solar-db" {
-			t.Errorf("right after a change, a pod has the role %q", got)
+			t.Errorf("after a change, a pod has the role %q", got)
 		}
 		solar.kubectl(t, "delete", "serviceaccount", "app")
 		solar.kubectl(t, "create", "serviceaccount", "app")
+		awaitAnnotation(t, host, "app", roleKey, "")
 		solar.run(t, "default", newPod("again", runningAs("app")))
 		if got := variable(hostPodOf(t, host, "solar", "again"), "AWS_ROLE_ARN"); got != "" {
 			t.Errorf("an account that is created again has the role %q", got)
 		}
-		awaitAnnotation(t, host, "app", roleKey, "")
 	})
 
 	t.Run("the account of a space writes no other", func(t *testing.T) {
