@@ -45,23 +45,18 @@ spec:
   reinvocationPolicy: Never
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  variables:
-  - name: role
-    expression: params.metadata.?annotations[?"eks.amazonaws.com/role-arn"].orValue("")
-  - name: azure
-    expression: object.metadata.?labels[?"azure.workload.identity/use"].orValue("") == "true"
   mutations:
   - patchType: JSONPatch
     jsonPatch:
       expression: |
-        object.spec.?serviceAccountName.orValue("") != params.metadata.name || variables.role == "" && !variables.azure ? [] : [
+        object.spec.?serviceAccountName.orValue("") != params.metadata.name || params.metadata.?annotations[?"eks.amazonaws.com/role-arn"].orValue("") == "" && !(object.metadata.?labels[?"azure.workload.identity/use"].orValue("") == "true") ? [] : [
           JSONPatch{op: "add", path: "/spec/volumes/-", value: Object.spec.volumes{name: "cloud-token", projected: Object.spec.volumes.projected{
             sources: [Object.spec.volumes.projected.sources{serviceAccountToken: Object.spec.volumes.projected.sources.serviceAccountToken{
-              audience: variables.azure ? "api://AzureADTokenExchange" : "sts.amazonaws.com", path: "token", expirationSeconds: 3600}}]}}},
+              audience: object.metadata.?labels[?"azure.workload.identity/use"].orValue("") == "true" ? "api://AzureADTokenExchange" : "sts.amazonaws.com", path: "token", expirationSeconds: 3600}}]}}},
           JSONPatch{op: "add", path: "/spec/containers/0/volumeMounts/-", value: Object.spec.containers.volumeMounts{name: "cloud-token", mountPath: "/var/run/cloud", readOnly: true}},
-          JSONPatch{op: "add", path: "/spec/containers/0/env/-", value: variables.azure ?
+          JSONPatch{op: "add", path: "/spec/containers/0/env/-", value: object.metadata.?labels[?"azure.workload.identity/use"].orValue("") == "true" ?
             Object.spec.containers.env{name: "AZURE_CLIENT_ID", value: params.metadata.?annotations[?"azure.workload.identity/client-id"].orValue("")} :
-            Object.spec.containers.env{name: "AWS_ROLE_ARN", value: variables.role}}
+            Object.spec.containers.env{name: "AWS_ROLE_ARN", value: params.metadata.?annotations[?"eks.amazonaws.com/role-arn"].orValue("")}}
         ]
 ---
 apiVersion: admissionregistration.k8s.io/v1
