@@ -18,8 +18,8 @@ type WorkloadIdentity struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="!['berth.dev/', 'kubernetes.io/', 'k8s.io/', 'x-k8s.io/', 'openshift.io/', 'helm.sh/', 'argoproj.io/', 'fluxcd.io/', 'cattle.io/'].exists(domain, self.startsWith(domain) || self.contains('.' + domain))",message="controllers of the host act on annotations of berth.dev, kubernetes.io, k8s.io, x-k8s.io, openshift.io, helm.sh, argoproj.io, fluxcd.io, and cattle.io; name an annotation by which a cloud gives an identity"
 	Annotation string `json:"annotation,omitempty"`
-	// values are those that the annotation may have. A value that ends in * allows all that begin with what is before it. If a
-	// ServiceAccount has another value, it has no annotation on the host, and new pods that use it wait.
+	// values are those that the annotation may have. A value that ends in * allows all that begin with what is before it, and have no
+	// two dots in a row. If a ServiceAccount has another value, it has no annotation on the host, and new pods that use it wait.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -29,7 +29,8 @@ type WorkloadIdentity struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9:/._@+=~-]+\*?$`
 	Values []string `json:"values,omitempty"`
 	// podLabels are labels that pods have on the host, too, if they have them in the space, and their ServiceAccount has the
-	// annotation with an allowed value. Azure's webhook asks for azure.workload.identity/use=true.
+	// annotation with an allowed value. Azure's webhook asks for azure.workload.identity/use=true. The keys must be reserved labels, by
+	// themselves or by reservedLabels of the platform's configuration.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=4

@@ -12,7 +12,7 @@ func identityAnnotation() string {
 	// Most entries are about other keys, and what compares the whole value costs more.
 	return atMost("size("+value+")", workloadidentity.MaxValue) + " && " + value + ".matches('" + workloadidentity.ValuePattern + "') && " +
 		"variables.identities.exists(e, e.startsWith(k + '=') && (e == k + '=' + " + value + " || " +
-		"e.endsWith('*') && (k + '=' + " + value + ").startsWith(e.substring(0, size(e) - 1))))"
+		"e.endsWith('*') && !" + value + ".contains('" + workloadidentity.Upward + "') && (k + '=' + " + value + ").startsWith(e.substring(0, size(e) - 1))))"
 }
 
 // identityLabel is an expression about a key k of a label of pods that a webhook of the cloud asks for.

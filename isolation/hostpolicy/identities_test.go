@@ -78,6 +78,8 @@ func TestHostileWorkloadIdentities(t *testing.T) {
 		"a letter like another":              {rules: identities(), new: account(roleKey, ownRoles+"\u0430pp"), refused: refused},
 		"an invisible letter":                {rules: identities(), new: account(roleKey, ownRoles+"\u200b"), refused: refused},
 		"too long":                           {rules: identities(), new: account(roleKey, ownRoles+strings.Repeat("x", 1000)), refused: refused},
+		"a way up":                           {rules: identities(), new: account(roleKey, ownRoles+"x/../yours-app"), refused: refused},
+		"dots":                               {rules: identities(), new: account(roleKey, ownRoles+"app.v1.2")},
 		"a comma":                            {rules: identities(), new: account(roleKey, ownRoles+"app,x"), refused: refused},
 		"changed to another tenant's":        {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(roleKey, "arn:aws:iam::111122223333:role/yours"), refused: refused},
 		"changed to another of its own":      {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(roleKey, ownRoles+"db")},

@@ -4,10 +4,15 @@
 package specs
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/workloadidentity"
 )
 
@@ -26,11 +31,25 @@ func identitiesOf(spec []v1alpha1.WorkloadIdentity) (rules workloadidentity.Rule
 }
 
 // checkIdentities rejects identities of clouds for spaces whose pods have no account of their own on the host: they would run without the
-// identity that their service account has.
-func (s *Settings) checkIdentities(path *field.Path) field.ErrorList {
-	if len(s.identities) == 0 || s.sync.On(resources.ServiceAccounts) {
+// identity that their service account has. It also rejects labels of pods that pods of other spaces can have, whatever their service
+// accounts are. reserved are those of the configuration.
+func (s *Settings) checkIdentities(reserved []string, path *field.Path) (errs field.ErrorList) {
+	if len(s.identities) == 0 {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(path.Child("workloadIdentity"),
-		`the space's pods have no service accounts of their own on the host; set the sync option serviceaccounts to "on" in spaceDefaults.sync of the platform's configuration, or remove workloadIdentity`)}
+	path = path.Child("workloadIdentity")
+	if !s.sync.On(resources.ServiceAccounts) {
+		errs = append(errs, field.Forbidden(path,
+			`the space's pods have no service accounts of their own on the host; set the sync option serviceaccounts to "on" in spaceDefaults.sync of the platform's configuration, or remove workloadIdentity`))
+	}
+	objects := translate.Settings{ReservedLabels: reserved}
+	for i := range s.identities {
+		for _, key := range slices.Sorted(maps.Keys(s.identities[i].PodLabels)) {
+			if !objects.ReservesLabel(key) {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("podLabels").Key(key),
+					fmt.Sprintf("pods of other spaces may have the label %s on the host, too; add its domain to reservedLabels of the platform's configuration", key)))
+			}
+		}
+	}
+	return errs
 }

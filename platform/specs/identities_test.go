@@ -21,6 +21,7 @@ func accountsSynced(value string) []v1alpha1.SyncOption {
 func TestIdentitiesOfASpaceReplaceThoseOfTheDefaults(t *testing.T) {
 	const role, client = "cloud.example.com/role", "cloud.example.com/client"
 	s, err := New(&Options{
+		ReservedLabels: []string{"example.com"},
 		SpaceDefaults: v1alpha1.SpaceSpec{Sync: accountsSynced("on"), WorkloadIdentity: []v1alpha1.WorkloadIdentity{
 			{Annotation: role, Values: []string{"usual-*"}}, {Annotation: client, Values: []string{"17"}, PodLabels: map[string]v1alpha1.LabelValue{"cloud.example.com/use": "true"}},
 		}},
@@ -44,11 +45,18 @@ func TestIdentitiesOfASpaceReplaceThoseOfTheDefaults(t *testing.T) {
 
 func TestWrongIdentitiesAreRejectedWithTheirField(t *testing.T) {
 	roles := []v1alpha1.WorkloadIdentity{{Annotation: "cloud.example.com/role", Values: []string{"own-*"}}}
+	labeled := []v1alpha1.WorkloadIdentity{{Annotation: "cloud.example.com/role", Values: []string{"own-*"}, PodLabels: map[string]v1alpha1.LabelValue{"cloud.example.com/use": "true"}}}
+	const others = "podLabels[cloud.example.com/use]: Forbidden: pods of other spaces may have the label cloud.example.com/use on the host, too; add its domain to reservedLabels"
 	for want, options := range map[string]Options{
 		"spaceDefaults.workloadIdentity: Forbidden: the space's pods have no service accounts of their own": {SpaceDefaults: v1alpha1.SpaceSpec{WorkloadIdentity: roles}},
 		"spaces[0].spec.workloadIdentity: Forbidden":                                                        {Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{WorkloadIdentity: roles})}},
 		`set the sync option serviceaccounts to "on"`: {
 			SpaceDefaults: v1alpha1.SpaceSpec{Sync: accountsSynced("on"), WorkloadIdentity: roles}, Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{Sync: accountsSynced("off")})},
+		},
+		"spaceDefaults.workloadIdentity[0]." + others: {SpaceDefaults: v1alpha1.SpaceSpec{Sync: accountsSynced("on"), WorkloadIdentity: labeled}},
+		"spaces[0].spec.workloadIdentity[0]." + others: {
+			ReservedLabels: []string{"other.example.com", "example.com/use"},
+			SpaceDefaults:  v1alpha1.SpaceSpec{Sync: accountsSynced("on")}, Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{WorkloadIdentity: labeled})},
 		},
 		"spaces[0].spec.workloadIdentity[0].values[0]: Invalid value: \"*\"": {SpaceDefaults: v1alpha1.SpaceSpec{Sync: accountsSynced("on")}, Spaces: []v1alpha1.Space{
 			space("a", v1alpha1.SpaceSpec{WorkloadIdentity: []v1alpha1.WorkloadIdentity{{Annotation: "cloud.example.com/role", Values: []string{"*"}}}}),

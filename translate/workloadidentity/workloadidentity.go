@@ -35,6 +35,9 @@ const (
 	ValuePattern = `^[A-Za-z0-9:/._@+=~-]+$`
 	// MaxValue is the maximum length of a value, in bytes.
 	MaxValue = 1000
+	// Upward is what a value that an entry with a * allows must not contain: a program that reads the value as a path would leave the
+	// part before the *.
+	Upward = ".."
 	// LabelPrefix begins the entries of [Rules.Strings] about labels. No key of an annotation contains a colon.
 	LabelPrefix = "label:"
 )
@@ -45,7 +48,7 @@ var plainValue = regexp.MustCompile(ValuePattern)
 func (r Rule) allows(value string) bool {
 	return len(value) <= MaxValue && plainValue.MatchString(value) && slices.ContainsFunc(r.Values, func(allowed string) bool {
 		prefix, open := strings.CutSuffix(allowed, "*")
-		return value == allowed || open && strings.HasPrefix(value, prefix)
+		return value == allowed || open && strings.HasPrefix(value, prefix) && !strings.Contains(value, Upward)
 	})
 }
 
@@ -54,11 +57,33 @@ func (r Rule) allows(value string) bool {
 func (r Rules) Check(annotations map[string]string) (errs field.ErrorList) {
 	for _, rule := range r {
 		if value, ok := annotations[rule.Annotation]; ok && !rule.allows(value) {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(rule.Annotation), value,
-				fmt.Sprintf("the admin of the platform allows %s; use one of these, remove the annotation, or ask the admin to add the value to workloadIdentity of the tenant", strings.Join(rule.Values, ", "))))
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(rule.Annotation), brief(value),
+				fmt.Sprintf("the admin of the platform allows %s; use one of these, remove the annotation, or ask the admin to add the value to workloadIdentity of the tenant", rule.summary())))
 		}
 	}
 	return errs
+}
+
+// maxBrief is how much of a tenant's value is in an error, in bytes. The remedy has to fit into the message of an event, too.
+const maxBrief = 128
+
+func brief(value string) string {
+	if len(value) <= maxBrief {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxBrief], "") + "..."
+}
+
+// summary returns the first values of a rule, with the number of the others.
+func (r Rule) summary() string {
+	const most = 400
+	length := 0
+	for i, value := range r.Values {
+		if length += len(value) + 2; length > most && i > 0 {
+			return fmt.Sprintf("%s, and %d more", strings.Join(r.Values[:i], ", "), len(r.Values)-i)
+		}
+	}
+	return strings.Join(r.Values, ", ")
 }
 
 // Allowed returns the annotations of a ServiceAccount that go to the host; none if a value of one is not allowed, because some of them

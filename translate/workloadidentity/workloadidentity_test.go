@@ -6,6 +6,7 @@ package workloadidentity_test
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,7 +28,7 @@ func solar() workloadidentity.Rules {
 	return workloadidentity.Rules{
 		{Annotation: roleKey, Values: []string{roles + "*", "arn:aws:iam::111122223333:role/shared"}},
 		{Annotation: clientKey, Values: []string{client}, PodLabels: map[string]string{useLabel: "true"}},
-		{Annotation: tenantKey, Values: []string{"of-solar"}},
+		{Annotation: tenantKey, Values: []string{"of-solar", "of-solar/../of-all"}},
 	}
 }
 
@@ -56,6 +57,10 @@ func TestOnlyListedValuesAreAllowed(t *testing.T) {
 		"a line after it":             {roleKey, roles + "app\narn:aws:iam::111122223333:role/lunar", false},
 		"a line break at the end":     {roleKey, roles + "app\n", false},
 		"two, by a comma":             {roleKey, roles + "app,arn:aws:iam::111122223333:role/lunar", false},
+		"a way up":                    {roleKey, roles + "x/../lunar-app", false},
+		"a way up at the end":         {roleKey, roles + "x/..", false},
+		"a way up, exactly as listed": {tenantKey, "of-solar/../of-all", true},
+		"dots":                        {roleKey, roles + "app.v1.2", true},
 		"a letter like an o":          {roleKey, "arn:aws:iam::111122223333:role/s\u043elar-app", false},
 		"an invisible letter":         {roleKey, roles + "\u200bapp", false},
 		"a letter that turns text":    {roleKey, roles + "\u202eppa", false},
@@ -78,7 +83,7 @@ func TestOnlyListedValuesAreAllowed(t *testing.T) {
 				t.Errorf("%q: %v, want it allowed: %v", tc.value, errs, tc.allowed)
 			}
 			want := map[string]string{}
-			if listed := tc.key == roleKey || tc.key == clientKey; listed && tc.allowed {
+			if listed := tc.key == roleKey || tc.key == clientKey || tc.key == tenantKey; listed && tc.allowed {
 				want[tc.key] = tc.value
 			}
 			if diff := cmp.Diff(want, solar().Allowed(annotations)); tc.allowed && diff != "" || !tc.allowed && solar().Allowed(annotations) != nil {
@@ -101,9 +106,27 @@ func TestOneValueThatIsNotAllowedKeepsAllFromTheHost(t *testing.T) {
 	if len(errs) != 1 {
 		t.Fatal(errs)
 	}
-	for _, part := range []string{"metadata.annotations[" + tenantKey + "]", `"of-lunar"`, "allows of-solar; use one of these"} {
+	for _, part := range []string{"metadata.annotations[" + tenantKey + "]", `"of-lunar"`, "allows of-solar, of-solar/../of-all; use one of these"} {
 		if !strings.Contains(errs[0].Error(), part) {
 			t.Errorf("%v lacks %q", errs[0], part)
+		}
+	}
+}
+
+// L3: however long a tenant's value and the admin's list are, the error fits into the message of an event, with its remedy.
+func TestHostileValuesLeaveRoomForTheRemedy(t *testing.T) {
+	rule := workloadidentity.Rule{Annotation: roleKey}
+	for range 32 {
+		rule.Values = append(rule.Values, roles+strings.Repeat("x", 256-len(roles)))
+	}
+	for name, value := range map[string]string{"long": strings.Repeat("x", 200<<10), "not UTF-8": strings.Repeat("\xff", 1000), "cut in a letter": strings.Repeat("\u20ac", 1000)} {
+		errs := workloadidentity.Rules{rule}.Check(map[string]string{roleKey: value})
+		if len(errs) != 1 {
+			t.Fatalf("%s: %v", name, errs)
+		}
+		message := errs[0].Error()
+		if len(message) > 1000 || !utf8.ValidString(message) || !strings.Contains(message, roleKey) || !strings.HasSuffix(message, "and 31 more; use one of these, remove the annotation, or ask the admin to add the value to workloadIdentity of the tenant") {
+			t.Errorf("%s: %d bytes: %s", name, len(message), message)
 		}
 	}
 }
@@ -158,7 +181,7 @@ func TestWhatGoesToTheHostIsListed(t *testing.T) {
 
 func TestPoliciesReadTheRules(t *testing.T) {
 	want := []string{
-		clientKey + "=" + client, tenantKey + "=of-solar", roleKey + "=arn:aws:iam::111122223333:role/shared", roleKey + "=" + roles + "*",
+		clientKey + "=" + client, tenantKey + "=of-solar", tenantKey + "=of-solar/../of-all", roleKey + "=arn:aws:iam::111122223333:role/shared", roleKey + "=" + roles + "*",
 		"label:" + useLabel + "=true",
 	}
 	if diff := cmp.Diff(want, solar().Strings()); diff != "" {
