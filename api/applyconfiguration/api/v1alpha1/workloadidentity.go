@@ -18,11 +18,12 @@ type WorkloadIdentityApplyConfiguration struct {
 	// the host, too, if its value is allowed. Keys of berth.dev, of Kubernetes' own domains, and of tools that act on any object
 	// aren't possible.
 	Annotation *string `json:"annotation,omitempty"`
-	// values are those that the annotation may have. A value that ends in * allows all that begin with what is before it. If a
-	// ServiceAccount has another value, it has no annotation on the host, and new pods that use it wait.
+	// values are those that the annotation may have. A value that ends in * allows all that begin with what is before it, and have no
+	// two dots in a row. If a ServiceAccount has another value, it has no annotation on the host, and new pods that use it wait.
 	Values []string `json:"values,omitempty"`
 	// podLabels are labels that pods have on the host, too, if they have them in the space, and their ServiceAccount has the
-	// annotation with an allowed value. Azure's webhook asks for azure.workload.identity/use=true.
+	// annotation with an allowed value. Azure's webhook asks for azure.workload.identity/use=true. The keys must be reserved labels, by
+	// themselves or by reservedLabels of the platform's configuration.
 	PodLabels map[string]apiv1alpha1.LabelValue `json:"podLabels,omitempty"`
 }
 
