@@ -174,6 +174,14 @@ func TestHostileUsesOfIdentitiesThatWereTakenAway(t *testing.T) {
 	t.Run("by the Space", func(t *testing.T) {
 		allow("space", "solar-db")
 		takenAway(t, "space")
+		// The Tenant's values are not merged into those of the Space when the operator applies it again.
+		host.kubectl(t, "patch", "tenant", "solar", "--type", "merge", "--patch", "spec: {hostNamespaces: {labels: {example.com/again: '1'}}}")
+		await(t, host.CoreV1().Namespaces().Get, "berth-solar", func(n *corev1.Namespace) error {
+			if list := n.Annotations["berth.dev/workload-identity"]; n.Labels["example.com/again"] != "1" || list != roleKey+"="+rolePrefix+"solar-db" {
+				return fmt.Errorf("the namespace has the labels %v, and the host's policies read %s", n.Labels, list)
+			}
+			return nil
+		})
 		allow("space", "solar-*")
 		givenBack(t, "space")
 	})

@@ -3,8 +3,10 @@
 
 package v1alpha1
 
-// WorkloadIdentity allows an annotation of ServiceAccounts by which the cloud of the host gives pods an identity.
+// WorkloadIdentity allows an annotation of ServiceAccounts by which the cloud of the host gives pods an identity. An entry has one field
+// manager: if an admin changes the values of a Space, those of the Tenant must not be merged into them.
 //
+// +structType=atomic
 // +kubebuilder:validation:XValidation:rule="!has(self.podLabels) || self.podLabels.all(key, key.startsWith(self.annotation.split('/')[0] + '/'))",message="the keys of podLabels must have the prefix of the annotation, such as azure.workload.identity/"
 // +kubebuilder:validation:XValidation:rule="self.annotation != 'eks.amazonaws.com/role-arn' || self.values.all(value, value.matches('^arn:[a-z-]+:iam::[0-9]+:role/'))",message="values of eks.amazonaws.com/role-arn must begin with the account and role/, such as arn:aws:iam::111122223333:role/solar-*"
 // +kubebuilder:validation:XValidation:rule="!(self.annotation in ['iam.gke.io/gcp-service-account', 'azure.workload.identity/client-id', 'azure.workload.identity/tenant-id']) || self.values.all(value, !value.endsWith('*'))",message="values of this annotation can't end in *, because the beginning of one doesn't say whose it is; list whole values"

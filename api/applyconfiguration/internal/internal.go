@@ -1370,6 +1370,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: associative
+    elementRelationship: atomic
 - name: io.k8s.api.core.v1.LimitRangeItem
   map:
     fields:

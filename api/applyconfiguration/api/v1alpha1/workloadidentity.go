@@ -12,7 +12,8 @@ import (
 // WorkloadIdentityApplyConfiguration represents a declarative configuration of the WorkloadIdentity type for use
 // with apply.
 //
-// WorkloadIdentity allows an annotation of ServiceAccounts by which the cloud of the host gives pods an identity.
+// WorkloadIdentity allows an annotation of ServiceAccounts by which the cloud of the host gives pods an identity. An entry has one field
+// manager: if an admin changes the values of a Space, those of the Tenant must not be merged into them.
 type WorkloadIdentityApplyConfiguration struct {
 	// annotation is the key of an annotation of ServiceAccounts, such as eks.amazonaws.com/role-arn. A ServiceAccount has it on
 	// the host, too, if its value is allowed. Keys of berth.dev, of Kubernetes' own domains, and of tools that act on any object
