@@ -30,9 +30,9 @@ type WorkloadIdentity struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9:/._@+=~-]+\*?$`
 	Values []string `json:"values,omitempty"`
-	// podLabels are labels that pods have on the host, too, if they have them in the space, and their ServiceAccount has the
-	// annotation with an allowed value. Azure's webhook asks for azure.workload.identity/use=true. The keys must be reserved labels, by
-	// themselves or by reservedLabels of the platform's configuration.
+	// podLabels are labels that pods have on the host, too. A pod has such a label there if it has it in the space, and its
+	// ServiceAccount has the annotation with an allowed value. The webhook of Azure asks for a label azure.workload.identity/use with
+	// the value true. The keys are reserved labels, by default or by reservedLabels of the platform's configuration.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=4

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,26 @@ func (s *Syncer) accountOf(v *corev1.Pod) (*corev1.ServiceAccount, error) {
 	return account, nil
 }
 
+// webhookLag is how long the host's webhooks may take to learn of a change of an account. They read accounts from watches, and a pod
+// keeps for good what it got by an older version: no identity, or one that was taken away. The host gives times in whole seconds.
+const webhookLag = 2 * time.Second
+
+// sinceChange returns how long a host account is as it is, by the host's clock. If that clock is wrong by more than webhookLag, nothing
+// waits for it. An account that has no identity, and never had one, has not changed.
+func (s *Syncer) sinceChange(host *corev1.ServiceAccount) time.Duration {
+	last := host.CreationTimestamp.Time
+	for _, entry := range host.ManagedFields {
+		if entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	since := s.Clock.Since(last)
+	if since < -webhookLag || last.Equal(host.CreationTimestamp.Time) && !translate.HasWorkloadIdentity(host) {
+		return webhookLag
+	}
+	return max(since, 0)
+}
+
 // identify makes sure that a host pod, which is about to be created, gets the identity of v's service account, and no other. A webhook of
 // the cloud reads the host account when the pod is created, so it must be up to date then. Both sides are read from the API, because
 // watches can be behind.
@@ -108,10 +129,11 @@ func (s *Syncer) identify(ctx context.Context, v, host *corev1.Pod) error {
 		return engine.Forbids(fmt.Errorf("the pod waits, because its service account %s asks for an identity that it may not have: %w", account.Name, errs.ToAggregate()))
 	}
 	want, have := s.Space.ServiceAccount(account), &corev1.ServiceAccount{}
+	written := have
 	err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = engine.CreateOnHost(ctx, s.HostAPI, want)
+		err, written = engine.CreateOnHost(ctx, s.HostAPI, want), want
 	case err != nil:
 	default:
 		if id, ours := translate.IdentityOf(have); !ours || id.Space != s.Space.Name {
@@ -123,6 +145,9 @@ func (s *Syncer) identify(ctx context.Context, v, host *corev1.Pod) error {
 	}
 	if err != nil {
 		return fmt.Errorf("make host service account of %s: %w", account.Name, err)
+	}
+	if wait := webhookLag - s.sinceChange(written); wait > 0 {
+		return engine.Later(wait, "the host account has just changed, and webhooks may not know yet")
 	}
 	// The pod was translated with an account that may be older.
 	maps.DeleteFunc(host.Labels, func(key, _ string) bool { return rules.IsPodLabel(key) })
