@@ -18,7 +18,7 @@ type WorkloadIdentity struct {
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="!['berth.dev/', 'kubernetes.io/', 'k8s.io/', 'x-k8s.io/', 'openshift.io/', 'helm.sh/', 'argoproj.io/', 'fluxcd.io/', 'cattle.io/'].exists(domain, self.startsWith(domain) || self.contains('.' + domain))",message="controllers of the host act on annotations of berth.dev, kubernetes.io, k8s.io, x-k8s.io, openshift.io, helm.sh, argoproj.io, fluxcd.io, and cattle.io; name an annotation by which a cloud gives an identity"
+	// +kubebuilder:validation:XValidation:rule="!['berth.dev/', 'kubernetes.io/', 'k8s.io/', 'x-k8s.io/', 'openshift.io/', 'helm.sh/', 'argoproj.io/', 'fluxcd.io/', 'cattle.io/'].exists(domain, self.startsWith(domain) || self.contains('.' + domain))",message="controllers of the host act on annotations of berth.dev, kubernetes.io, k8s.io, x-k8s.io, openshift.io, helm.sh, argoproj.io, fluxcd.io, and cattle.io. Name an annotation by which a cloud gives an identity"
 	Annotation string `json:"annotation,omitempty"`
 	// values are those that the annotation may have. A value that ends in * allows all that begin with what is before it, and have no
 	// two dots in a row. If a ServiceAccount has another value, it has no annotation on the host, and new pods that use it wait.

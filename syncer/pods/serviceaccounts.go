@@ -143,6 +143,9 @@ func (s *Syncer) identify(ctx context.Context, v, host *corev1.Pod) error {
 			err = s.HostAPI.Update(ctx, have)
 		}
 	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // other pods of the account make it equal, too
+		return engine.Later(engine.FirstRetry, "the host account is being changed")
+	}
 	if err != nil {
 		return fmt.Errorf("make host service account of %s: %w", account.Name, err)
 	}

@@ -22,9 +22,9 @@ type WorkloadIdentityApplyConfiguration struct {
 	// values are those that the annotation may have. A value that ends in * allows all that begin with what is before it, and have no
 	// two dots in a row. If a ServiceAccount has another value, it has no annotation on the host, and new pods that use it wait.
 	Values []string `json:"values,omitempty"`
-	// podLabels are labels that pods have on the host, too, if they have them in the space, and their ServiceAccount has the
-	// annotation with an allowed value. Azure's webhook asks for azure.workload.identity/use=true. The keys must be reserved labels, by
-	// themselves or by reservedLabels of the platform's configuration.
+	// podLabels are labels that pods have on the host, too. A pod has such a label there if it has it in the space, and its
+	// ServiceAccount has the annotation with an allowed value. The webhook of Azure asks for a label azure.workload.identity/use with
+	// the value true. The keys are reserved labels, by default or by reservedLabels of the platform's configuration.
 	PodLabels map[string]apiv1alpha1.LabelValue `json:"podLabels,omitempty"`
 }
 
