@@ -53,7 +53,7 @@ func changesUntil(t *testing.T, w watch.Interface, last string) (changes []chang
 // its account has no value that isn't allowed, and none from before the pod was created in the space.
 func TestHostileRacesGiveNoOtherIdentity(t *testing.T) {
 	t.Parallel()
-	const pods = 24
+	const pods = 12
 	b, host := withIdentities(t, map[string]string{"solar": fmt.Sprintf(onlyRoles, "solar-*")})
 	solar := b.space(t, "solar")
 	byHand(t, solar.CoreV1().ServiceAccounts("default").Create, annotated("app"))
