@@ -87,7 +87,8 @@ func namespace(space translate.Space, o settings) *corev1.Namespace {
 		ns.Annotations[translate.AnnotationStore] = space.Store
 	}
 	for key, list := range map[string][]string{
-		translate.AnnotationPlacement: {o.where.String()}, translate.AnnotationPriorities: {space.Settings.Priorities.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
+		translate.AnnotationWorkloadIdentity: space.Settings.WorkloadIdentity.Strings(),
+		translate.AnnotationPlacement:        {o.where.String()}, translate.AnnotationPriorities: {space.Settings.Priorities.String()}, hostpolicy.AnnotationClosed: netrange.Strings(space.Closed),
 		hostpolicy.AnnotationIngress: o.ingress, hostpolicy.AnnotationPodSecurity: hostpolicy.PodSecurity(space.Settings.PodSecurity),
 		hostpolicy.AnnotationPodResources: space.Settings.Counted.Strings(), hostpolicy.AnnotationPodBandwidth: hostpolicy.PodBandwidth(space.Settings.Bandwidth),
 	} {

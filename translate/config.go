@@ -4,6 +4,10 @@
 package translate
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
@@ -48,15 +52,34 @@ func PushSecret(want, have *corev1.Secret) bool {
 	return changed
 }
 
-// ServiceAccount returns v's host object, which has only a name. The tenant's annotations stay in the space: on many
-// clusters, annotations request a cloud identity.
+// ServiceAccount returns v's host object, which has only a name, and the annotations that [Settings.WorkloadIdentity] allows. The
+// tenant's others stay in the space: on many clusters, annotations request a cloud identity.
 func (s Space) ServiceAccount(v *corev1.ServiceAccount) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), AutomountServiceAccountToken: ptr.To(false)}
+	host := &corev1.ServiceAccount{ObjectMeta: s.ObjectMeta(v, LimitSubdomain), AutomountServiceAccountToken: ptr.To(false)}
+	if allowed := s.Settings.WorkloadIdentity.Allowed(v.Annotations); len(allowed) > 0 {
+		maps.Copy(host.Annotations, allowed)
+		host.Annotations[AnnotationWorkloadIdentity] = strings.Join(slices.Sorted(maps.Keys(allowed)), ",")
+	}
+	return host
 }
 
-// PushServiceAccount copies what Berth sets in a service account to have. What the host's admins add stays.
+// HasWorkloadIdentity reports whether Berth has set annotations of a host service account by which a cloud gives pods an identity.
+func HasWorkloadIdentity(host *corev1.ServiceAccount) bool {
+	return host.Annotations[AnnotationWorkloadIdentity] != ""
+}
+
+// PushServiceAccount copies what Berth sets in a service account to have. What the host's admins add stays. Annotations that Berth set
+// earlier are removed.
 func PushServiceAccount(want, have *corev1.ServiceAccount) bool {
-	changed := PushMeta(want, have)
+	changed := false
+	for key := range strings.SplitSeq(have.Annotations[AnnotationWorkloadIdentity], ",") {
+		_, wanted := want.Annotations[key]
+		if _, there := have.Annotations[key]; there && !wanted {
+			delete(have.Annotations, key)
+			changed = true
+		}
+	}
+	changed = PushMeta(want, have) || changed
 	if !equality.Semantic.DeepEqual(want.AutomountServiceAccountToken, have.AutomountServiceAccountToken) {
 		have.AutomountServiceAccountToken, changed = want.AutomountServiceAccountToken, true
 	}

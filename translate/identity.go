@@ -41,6 +41,9 @@ const (
 	AnnotationPlacement = Domain + "/placement"
 	// AnnotationPriorities on a space's host namespace is [Priorities.String].
 	AnnotationPriorities = Domain + "/priorities"
+	// AnnotationWorkloadIdentity on a space's host namespace lists what [workloadidentity.Rules.Strings] returns. On a host service
+	// account, it lists the keys of the annotations that Berth set, without which nobody could tell them from those of the host's admin.
+	AnnotationWorkloadIdentity = Domain + "/workload-identity"
 )
 
 // ManagedBy is the value of [LabelManagedBy] on all host objects.

@@ -163,6 +163,12 @@ var defaultReserved = sync.OnceValue(func() reservedKeys { return newReservedKey
 // IsReservedLabel reports whether a key of a label is one of [DefaultReservedLabels].
 func IsReservedLabel(key string) bool { return defaultReserved().have(key) }
 
+// ReservesLabel reports whether pods of all spaces have another key than this on the host: it is one of [DefaultReservedLabels], or of
+// [Settings.ReservedLabels].
+func (s *Settings) ReservesLabel(key string) bool {
+	return IsReservedLabel(key) || len(s.ReservedLabels) > 0 && newReservedKeys(s.ReservedLabels).have(key)
+}
+
 // hostLabel returns the key of a tenant's label on host pods. A reserved key is replaced by one that no other key is
 // replaced by. Selectors are translated in the same way, so they select what they would in an independent cluster.
 //
@@ -175,6 +181,7 @@ func (s Space) hostLabel(key string) string {
 	case key == corev1.LabelTopologyRegion:
 		return Domain + "/region"
 	case Owned(key), len(s.Settings.ReservedLabels) > 0 && newReservedKeys(s.Settings.ReservedLabels).have(key):
+	case s.Settings.WorkloadIdentity.IsPodLabel(key): // a webhook acts on it, so only some pods have it under this key
 	case strings.HasPrefix(key, "app.kubernetes.io/") && !defaultReserved().whole[key]:
 		return key
 	case !defaultReserved().have(key):

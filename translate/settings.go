@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/translate/workloadidentity"
 )
 
 // Settings are an admin's settings for a space's objects on the host. The zero value means the defaults.
@@ -38,6 +40,8 @@ type Settings struct {
 	Claims bool
 	// Bandwidth bounds the bandwidth of each pod.
 	Bandwidth PodBandwidth
+	// WorkloadIdentity says which annotations of service accounts go to the host.
+	WorkloadIdentity workloadidentity.Rules
 }
 
 // PodBandwidth bounds the bandwidth to and from each pod, in bits per second. The host's network plugin enforces it.

@@ -145,6 +145,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.TolerationApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Usage"):
 		return &apiv1alpha1.UsageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadIdentity"):
+		return &apiv1alpha1.WorkloadIdentityApplyConfiguration{}
 
 	}
 	return nil

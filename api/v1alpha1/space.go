@@ -173,6 +173,15 @@ type SpaceSpec struct {
 	// says. A change holds for pods that are created later.
 	// +optional
 	PodSecurity PodSecurity `json:"podSecurity,omitzero"`
+	// workloadIdentity are the annotations of ServiceAccounts by which the space's pods have identities of a cloud, and the values
+	// that they may have. The space needs the sync option serviceaccounts. Without workloadIdentity, no annotation of a
+	// ServiceAccount is on the host.
+	// +optional
+	// +listType=map
+	// +listMapKey=annotation
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	WorkloadIdentity []WorkloadIdentity `json:"workloadIdentity,omitempty"`
 	// nodes are those of the host's nodes that the space's pods run on. A change holds for pods that are created later.
 	// +optional
 	Nodes Nodes `json:"nodes,omitzero"`
@@ -271,51 +280,6 @@ type SyncPatch struct {
 	// +kubebuilder:validation:MaxLength=2048
 	Expression string `json:"expression,omitempty"`
 }
-
-// PodSecurity is what a space's pods may do on the host's nodes.
-//
-// +kubebuilder:validation:MinProperties=1
-type PodSecurity struct {
-	// level is the Pod Security Standard that the host enforces. If neither this nor the platform's configuration sets it, it
-	// is baseline.
-	// +optional
-	// +kubebuilder:validation:Enum=baseline;restricted
-	Level string `json:"level,omitempty"`
-	// defaultSeccomp is the seccomp profile of pods that set none. If neither this nor the platform's configuration sets it,
-	// it is RuntimeDefault.
-	// +optional
-	// +kubebuilder:validation:Enum=RuntimeDefault;Unconfined
-	DefaultSeccomp corev1.SeccompProfileType `json:"defaultSeccomp,omitempty"`
-	// runtimeClassName is the RuntimeClass of the host that all pods run with. Pods choose one themselves if it is not set.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	RuntimeClassName string `json:"runtimeClassName,omitempty"`
-	// netRaw says whether containers have the capability NET_RAW, which programs such as ping use. If neither this nor the
-	// platform's configuration sets it, it is Allowed.
-	// +optional
-	NetRaw Permission `json:"netRaw,omitempty"`
-	// userNamespaces says whether each pod has a user namespace of its own (hostUsers: false), which the host's nodes have
-	// to support. If neither this nor the platform's configuration sets it, it is Optional.
-	// +optional
-	// +kubebuilder:validation:Enum=Optional;Required
-	UserNamespaces string `json:"userNamespaces,omitempty"`
-	// hostProfiles says whether pods may name seccomp, AppArmor, and SELinux profiles of the host's nodes. If neither this nor
-	// the platform's configuration sets it, it is Denied.
-	// +optional
-	HostProfiles Permission `json:"hostProfiles,omitempty"`
-}
-
-// Permission says whether something is allowed.
-//
-// +kubebuilder:validation:Enum=Allowed;Denied
-type Permission string
-
-// Permissions.
-const (
-	Allowed Permission = "Allowed"
-	Denied  Permission = "Denied"
-)
 
 // Network is what a space exposes, and what its pods reach.
 //

@@ -158,6 +158,15 @@ type TenantSpec struct {
 	// preemption takes effect while the spaces of no other tenant can run pods on the nodes.
 	// +optional
 	Priority Priority `json:"priority,omitzero"`
+	// workloadIdentity are the annotations of ServiceAccounts by which pods of the tenant's spaces have identities of a cloud, and the
+	// values that they may have. A space may set another entry for an annotation. Tenants below don't have them. The spaces need the
+	// sync option serviceaccounts.
+	// +optional
+	// +listType=map
+	// +listMapKey=annotation
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	WorkloadIdentity []WorkloadIdentity `json:"workloadIdentity,omitempty"`
 	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
 	// +optional
 	Space TenantSpace `json:"space,omitzero"`

@@ -14,7 +14,7 @@ import (
 // isolates the space. Pods are [Pods]'s.
 func Accounts() Policy {
 	return Policy{
-		Variables: append(closedRanges(), listed("ingress", AnnotationIngress), listed("resources", AnnotationPodResources), listed("adds", AnnotationHostAdds)),
+		Variables: append(closedRanges(), listed("ingress", AnnotationIngress), listed("identities", translate.AnnotationWorkloadIdentity), listed("resources", AnnotationPodResources), listed("adds", AnnotationHostAdds)),
 		Validations: joined(
 			whose("services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
 			networkPolicies(), services(), endpointSlices(), ingresses(), gateways(), configs(), claims(), deviceClaims(), budgets(),

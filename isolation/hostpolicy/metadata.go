@@ -26,7 +26,7 @@ func metadata() []admissionv1.Validation {
 		"k == '" + discoveryv1.LabelServiceName + "' && (" + rule("own", "object.metadata.labels[k]") + " || object.metadata.labels[k] == '" + translate.DNSServiceName + "'))"
 	// The one that is allowed on services GKE itself puts there as they are made.
 	annotations := "k.startsWith('" + translate.Domain + "/') || request.resource.resource == 'services' && k == 'cloud.google.com/neg' || " +
-		"request.resource.resource == 'ingresses' && " + says("ingress", "k")
+		"request.resource.resource == 'ingresses' && " + says("ingress", "k") + " || request.resource.resource == 'serviceaccounts' && " + identityAnnotation()
 	// Upstream's admission protects claims by a finalizer from the start.
 	finalizers := "request.resource.resource == 'persistentvolumeclaims' && f == 'kubernetes.io/pvc-protection'"
 	// The tokens of a pod end with the pod.
@@ -39,7 +39,8 @@ func metadata() []admissionv1.Validation {
 // policies select by them.
 func podMetadata() []admissionv1.Validation {
 	labels := "k.matches('^(label[.])?" + strings.ReplaceAll(translate.Domain, ".", "[.]") + "/') || k == '" + translate.LabelManagedBy + "' && object.metadata.labels[k] == '" + translate.ManagedBy + "' || " +
-		"!k.matches('" + reservedLabels() + "') || k.startsWith('app.kubernetes.io/') && !(k in " + quoted(wholeLabels()...) + ")"
+		"!k.matches('" + reservedLabels() + "') || k.startsWith('app.kubernetes.io/') && !(k in " + quoted(wholeLabels()...) + ") || " +
+		identityLabel()
 	annotations := "k.startsWith('" + translate.Domain + "/') || k.startsWith('label." + translate.Domain + "/') || k.startsWith('annotation." + translate.Domain + "/') || " +
 		bandwidthKeys() + " || k == 'kubernetes.io/limit-ranger'" // upstream's admission says by it what it filled in
 	return onlyIn(labels, annotations, "false", "false", true)

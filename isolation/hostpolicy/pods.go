@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/translate/pod"
 )
 
@@ -16,7 +17,7 @@ import (
 // holds nothing that is about other kinds.
 func Pods() Policy {
 	return Policy{
-		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("resources", AnnotationPodResources), listed("bandwidth", AnnotationPodBandwidth), listed("adds", AnnotationHostAdds)},
+		Variables:   []admissionv1.Variable{listed("security", AnnotationPodSecurity), listed("resources", AnnotationPodResources), listed("bandwidth", AnnotationPodBandwidth), listed("identities", translate.AnnotationWorkloadIdentity), listed("adds", AnnotationHostAdds)},
 		Validations: joined(whose(), podStatus(), placement(), podParts(), priorities(), podMetadata(), podShape(), podSecurity(), bandwidth()),
 	}
 }

@@ -43,6 +43,11 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 			want.LimitRange = append(want.LimitRange, limit)
 		}
 	}
+	for _, identity := range one.tenant.Spec.WorkloadIdentity {
+		if !others("spec", "workloadIdentity", fieldpath.KeyByFields("annotation", identity.Annotation)) {
+			want.WorkloadIdentity = append(want.WorkloadIdentity, identity)
+		}
+	}
 	want.HostNamespace.Labels = unset(one.tenant.Spec.HostNamespaces.Labels, others, "labels")
 	want.HostNamespace.Annotations = unset(one.tenant.Spec.HostNamespaces.Annotations, others, "annotations")
 	one.setPool(want, &space.Spec, others)

@@ -354,7 +354,7 @@ func (m *Manager) rerun(ctx context.Context, object *v1alpha1.Space, want *appli
 		if err != nil {
 			return err
 		}
-		if !equality.Semantic.DeepEqual(m.applied.get(name).Spec.Sync, want.Spec.Sync) {
+		if before := &m.applied.get(name).Spec; !equality.Semantic.DeepEqual(before.Sync, want.Spec.Sync) || !equality.Semantic.DeepEqual(before.WorkloadIdentity, want.Spec.WorkloadIdentity) {
 			m.shard.WarmUp(name) // one that sleeps, too, is to remove what it syncs no more
 		}
 		m.applied.set(name, want)

@@ -12,7 +12,7 @@ import (
 )
 
 // withDefaults returns a spec in which the defaults replace what is not set: single fields, entries of maps,
-// resources of sync, and scoped quotas. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains,
+// resources of sync, scoped quotas, and identities of clouds. AllowedLabels and the closed address ranges are the union of both. If AllowedDomains,
 // Tolerations, AllowedClasses, or a list of ignored clients is set, it replaces that of the defaults. Isolation, paused,
 // deletionPolicy, tenantName,
 // access, namespaces, and publications have no defaults.
@@ -27,6 +27,7 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	own.Quota = joinMaps(own.Quota, defaults.Quota)
 	own.ScopedQuotas = joinBy(own.ScopedQuotas, defaults.ScopedQuotas, func(q v1alpha1.ScopedQuota) string { return q.Name })
 	own.LimitRange = either(own.LimitRange, defaults.LimitRange)
+	own.WorkloadIdentity = joinBy(own.WorkloadIdentity, defaults.WorkloadIdentity, func(w v1alpha1.WorkloadIdentity) string { return w.Annotation })
 	security, usual := &own.PodSecurity, defaults.PodSecurity
 	security.Level = cmp.Or(security.Level, usual.Level)
 	security.DefaultSeccomp = cmp.Or(security.DefaultSeccomp, usual.DefaultSeccomp)

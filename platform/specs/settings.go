@@ -25,6 +25,7 @@ import (
 	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
+	"github.com/berth-dev/berth/translate/workloadidentity"
 )
 
 // Settings are the contents of a space's spec, in the types of the packages that use them. The zero value means the
@@ -46,6 +47,7 @@ type Settings struct {
 	// ScopedQuotas are further quotas there, by name.
 	ScopedQuotas map[string]corev1.ResourceQuotaSpec
 	bandwidth    translate.PodBandwidth
+	identities   workloadidentity.Rules
 	LimitRange   []corev1.LimitRangeItem
 	Namespace    v1alpha1.HostNamespace
 	idle         shard.Idle // After is -1 if the spec does not set it
@@ -82,6 +84,8 @@ func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, 
 			errs = append(errs, field.Invalid(path.Child("network", "allowedDomains").Index(i), domain, problem))
 		}
 	}
+	settings.identities = identitiesOf(spec.WorkloadIdentity)
+	errs = append(errs, settings.identities.Validate(path.Child("workloadIdentity"))...)
 	closed, more := rangesOf(spec.Network.ClosedRanges, path.Child("network", "closedRanges"))
 	settings.closed, errs = closed, append(errs, more...)
 	errs = append(append(errs, quotaErrs...), checkMetadata(spec.HostNamespace.Labels, spec.HostNamespace.Annotations, path.Child("hostNamespace"))...)

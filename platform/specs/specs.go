@@ -85,6 +85,7 @@ func New(c *Options) (*Specs, error) {
 	usual, more := settingsOf(&c.SpaceDefaults, defaults)
 	errs = append(append(errs, more...), checkSnapshots(&c.SpaceDefaults.Snapshots, c.SnapshotDestinations, defaults.Child("snapshots"))...)
 	usual.setSync(synced)
+	errs = append(errs, usual.checkIdentities(c.ReservedLabels, defaults)...)
 	compiler := patches.NewCompiler()
 	usual.patches, more = compiler.Compile(c.SpaceDefaults.Patches, defaults.Child("patches"))
 	errs = append(append(errs, more...), checkNumber(c.SpaceDefaults.Patches, defaults.Child("patches"))...)
@@ -133,7 +134,7 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	errs = append(errs, checkOwnNodes(&full, path)...)
 	synced, more := s.syncOf(spec.Sync, path.Child("sync"))
 	settings.setSync(synced)
-	errs = append(errs, more...)
+	errs = append(append(errs, more...), settings.checkIdentities(s.reservedLabels, path)...)
 	patched, more := s.patchesOf(spec.Patches, path.Child("patches"))
 	settings.patches = patched
 	return &settings, append(errs, more...)
@@ -236,7 +237,7 @@ func (s *Specs) Objects(space string) translate.Settings {
 	return translate.Settings{
 		DefaultLimits: own.defaultLimits(), Counted: translate.CountedBy(own.Quota), Claims: own.sync.On(resources.ResourceClaims), Bandwidth: own.bandwidth,
 		PodSecurity: own.security, Domains: own.domains, ReservedLabels: s.reservedLabels, ShowNodeAddresses: s.showNodeAddresses,
-		Priorities: own.priorities,
+		Priorities: own.priorities, WorkloadIdentity: own.identities,
 	}
 }
 

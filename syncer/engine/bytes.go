@@ -29,11 +29,18 @@ const (
 )
 
 // pacedError is returned for a write that came too soon. after is when to retry.
-type pacedError struct{ after time.Duration }
-
-func (e *pacedError) Error() string {
-	return fmt.Sprintf("the space exceeded its limit of host writes; wait %s", e.after)
+type pacedError struct {
+	after time.Duration
+	why   string
 }
+
+func (e *pacedError) Error() string { return fmt.Sprintf("%s; wait %s", e.why, e.after) }
+
+// tooMuch is why a space's writes are paced.
+const tooMuch = "the space exceeded its limit of host writes"
+
+// Later returns the error of a write that comes too soon, for a reason. It is tried again after a time, and nobody is told.
+func Later(after time.Duration, why string) error { return &pacedError{after, why} }
 
 // bounded is a client of the host as a space's account. It limits how many bytes the space may have there, and may
 // write in a minute. It tells the syncer of successful writes.
@@ -120,7 +127,7 @@ func (p *pace) wait(o hostcache.Object, size int64, update bool) error {
 	now := p.clock.Now()
 	if update && size > large && o.Resource != resources.Pods { // Services may select pods by their labels, so these must be current
 		if after := largePause - now.Sub(p.large[o]); after > 0 {
-			return &pacedError{after}
+			return &pacedError{after, tooMuch}
 		}
 	}
 	limit := float64(p.account.Limit(bounds.SyncedBytesPerMinute))
@@ -129,7 +136,7 @@ func (p *pace) wait(o hostcache.Object, size int64, update bool) error {
 	need := min(float64(size), limit) // a larger object must pass, too
 	if p.left < need {
 		p.account.Refuse(bounds.SyncedBytesPerMinute)
-		return &pacedError{max(time.Duration((need-p.left)/perSecond*float64(time.Second)), FirstRetry)}
+		return &pacedError{max(time.Duration((need-p.left)/perSecond*float64(time.Second)), FirstRetry), tooMuch}
 	}
 	p.left -= need
 	if size > large {

@@ -130,7 +130,7 @@ func (s *Syncer) podToHost(ctx context.Context, v *corev1.Pod) (*corev1.Pod, boo
 	if err := engine.Forbid(errs); err != nil {
 		return nil, false, err
 	}
-	in, err := s.surroundings(v.Namespace)
+	in, err := s.surroundings(v)
 	if err != nil {
 		return nil, false, err
 	}
@@ -158,7 +158,7 @@ func patched(err error) error {
 
 // relabelPod updates a host pod that exists, but would not be created today.
 func (s *Syncer) relabelPod(ctx context.Context, v, host *corev1.Pod) error {
-	in, err := s.surroundings(v.Namespace)
+	in, err := s.surroundings(v)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (s *Syncer) reportLeftOut(v, sent, host *corev1.Pod) {
 	if fields := pod.Dropped(sent, host); len(fields) > 0 {
 		s.Recorder.Record(v, corev1.EventTypeWarning, engine.ReasonDropped, "the host's Kubernetes version dropped "+strings.Join(fields, ", ")+"; the pod runs without these fields")
 	}
-	in, err := s.surroundings(v.Namespace)
+	in, err := s.surroundings(v)
 	if err == nil {
 		err = pod.CheckServiceLinks(v, in)
 	}
@@ -228,8 +228,8 @@ func (s *Syncer) foreignClasses(v *corev1.Pod) (errs field.ErrorList) {
 	return errs
 }
 
-func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
-	lister := s.Informers.Core().V1().Services().Lister()
+func (s *Syncer) surroundings(v *corev1.Pod) (pod.Surroundings, error) {
+	lister, namespace := s.Informers.Core().V1().Services().Lister(), v.Namespace
 	in := pod.Surroundings{}
 	var err error
 	if in.Services, err = lister.Services(namespace).List(labels.Everything()); err != nil {
@@ -238,6 +238,12 @@ func (s *Syncer) surroundings(namespace string) (pod.Surroundings, error) {
 	slices.SortFunc(in.Services, func(a, b *corev1.Service) int { return compareNames(a, b) })
 	if in.Namespaces, err = s.Informers.Core().V1().Namespaces().Lister().List(labels.Everything()); err != nil {
 		return in, err
+	}
+	if len(s.Space.Settings.WorkloadIdentity) > 0 && v.Spec.ServiceAccountName != "" {
+		// A pod can outlive its account. It keeps no label then.
+		if in.Account, err = s.accountOf(v); client.IgnoreNotFound(err) != nil {
+			return in, err
+		}
 	}
 	if s.Sync.On(resources.NetworkPolicies) {
 		if in.Policies, err = s.Informers.Networking().V1().NetworkPolicies().Lister().NetworkPolicies(namespace).List(labels.Everything()); err != nil {

@@ -279,7 +279,7 @@ func Table() []Resource {
 		{
 			Name: ServiceAccounts, Direction: ToHost, Values: []string{Off, On},
 			Type: &corev1.ServiceAccount{}, Selector: ofTenants,
-			Rewritten: "only the name: no secrets, no token, no annotations. Pull secrets need it not, they come with the pod",
+			Rewritten: "only the name: no secrets, no token, no annotations but those the admin allows. Pull secrets need it not, they come with the pod",
 		},
 		{
 			Name: Events, Direction: FromHost, Values: []string{On, Off},

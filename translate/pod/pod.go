@@ -32,6 +32,8 @@ type Surroundings struct {
 	// least, that take effect on the host.
 	Policies []*networkingv1.NetworkPolicy
 	Budgets  []*policyv1.PodDisruptionBudget
+	// Account is the pod's service account; nil if labels of the pod don't depend on it.
+	Account *corev1.ServiceAccount
 }
 
 // ToHost is v's host object. v must have passed [Check] and [CheckSettings]: what they refuse is
@@ -92,6 +94,9 @@ func podMeta(s translate.Space, v *corev1.Pod, in Surroundings) metav1.ObjectMet
 	translate.AddPoliced(&m, v, in.Policies)
 	s.AddBudget(&m, v, in.Budgets)
 	addBandwidth(s.Settings.Bandwidth, &v.ObjectMeta, &m)
+	if in.Account != nil {
+		maps.Copy(m.Labels, s.Settings.WorkloadIdentity.PodLabels(in.Account.Annotations, v.Labels))
+	}
 	return m
 }
 

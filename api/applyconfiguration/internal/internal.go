@@ -287,6 +287,8 @@ var schemaYAML = typed.YAMLObject(`types:
             scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Isolation
   scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.LabelValue
+  scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Namespaces
   map:
     fields:
@@ -912,6 +914,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: tenantName
       type:
         scalar: string
+    - name: workloadIdentity
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.WorkloadIdentity
+          elementRelationship: associative
+          keys:
+          - annotation
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceState
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SpaceStatus
@@ -1225,6 +1235,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: space
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.TenantSpace
+    - name: workloadIdentity
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.WorkloadIdentity
+          elementRelationship: associative
+          keys:
+          - annotation
 - name: com.github.berth-dev.berth.api.v1alpha1.TenantState
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.TenantStatus
@@ -1335,6 +1353,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: memory
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.WorkloadIdentity
+  map:
+    fields:
+    - name: annotation
+      type:
+        scalar: string
+    - name: podLabels
+      type:
+        map:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.LabelValue
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    elementRelationship: atomic
 - name: io.k8s.api.core.v1.LimitRangeItem
   map:
     fields:

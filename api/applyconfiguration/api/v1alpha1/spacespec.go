@@ -72,6 +72,10 @@ type SpaceSpecApplyConfiguration struct {
 	// podSecurity is what the space's pods may do on the host's nodes. What is not set is as the platform's configuration
 	// says. A change holds for pods that are created later.
 	PodSecurity *PodSecurityApplyConfiguration `json:"podSecurity,omitempty"`
+	// workloadIdentity are the annotations of ServiceAccounts by which the space's pods have identities of a cloud, and the values
+	// that they may have. The space needs the sync option serviceaccounts. Without workloadIdentity, no annotation of a
+	// ServiceAccount is on the host.
+	WorkloadIdentity []WorkloadIdentityApplyConfiguration `json:"workloadIdentity,omitempty"`
 	// nodes are those of the host's nodes that the space's pods run on. A change holds for pods that are created later.
 	Nodes *NodesApplyConfiguration `json:"nodes,omitempty"`
 	// priority is which PriorityClasses of the host the space's pods have, and whether they preempt other pods. A change holds
@@ -252,6 +256,19 @@ func (b *SpaceSpecApplyConfiguration) WithLimitRange(values ...v1.LimitRangeItem
 // If called multiple times, the PodSecurity field is set to the value of the last call.
 func (b *SpaceSpecApplyConfiguration) WithPodSecurity(value *PodSecurityApplyConfiguration) *SpaceSpecApplyConfiguration {
 	b.PodSecurity = value
+	return b
+}
+
+// WithWorkloadIdentity adds the given value to the WorkloadIdentity field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the WorkloadIdentity field.
+func (b *SpaceSpecApplyConfiguration) WithWorkloadIdentity(values ...*WorkloadIdentityApplyConfiguration) *SpaceSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWorkloadIdentity")
+		}
+		b.WorkloadIdentity = append(b.WorkloadIdentity, *values[i])
+	}
 	return b
 }
 

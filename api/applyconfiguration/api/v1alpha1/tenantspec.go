@@ -65,6 +65,10 @@ type TenantSpecApplyConfiguration struct {
 	// tenant above, whose they are if they are not set, as is defaultClass. What a space sets itself replaces these.
 	// preemption takes effect while the spaces of no other tenant can run pods on the nodes.
 	Priority *PriorityApplyConfiguration `json:"priority,omitempty"`
+	// workloadIdentity are the annotations of ServiceAccounts by which pods of the tenant's spaces have identities of a cloud, and the
+	// values that they may have. A space may set another entry for an annotation. Tenants below don't have them. The spaces need the
+	// sync option serviceaccounts.
+	WorkloadIdentity []WorkloadIdentityApplyConfiguration `json:"workloadIdentity,omitempty"`
 	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
 	Space *TenantSpaceApplyConfiguration `json:"space,omitempty"`
 }
@@ -245,6 +249,19 @@ func (b *TenantSpecApplyConfiguration) WithNodes(value *NodesApplyConfiguration)
 // If called multiple times, the Priority field is set to the value of the last call.
 func (b *TenantSpecApplyConfiguration) WithPriority(value *PriorityApplyConfiguration) *TenantSpecApplyConfiguration {
 	b.Priority = value
+	return b
+}
+
+// WithWorkloadIdentity adds the given value to the WorkloadIdentity field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the WorkloadIdentity field.
+func (b *TenantSpecApplyConfiguration) WithWorkloadIdentity(values ...*WorkloadIdentityApplyConfiguration) *TenantSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWorkloadIdentity")
+		}
+		b.WorkloadIdentity = append(b.WorkloadIdentity, *values[i])
+	}
 	return b
 }
 
