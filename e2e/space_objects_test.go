@@ -31,10 +31,11 @@ func applySpace(t *testing.T, host *cluster, name, spec string) {
 	host.kubectl(t, "wait", "--for=condition=Ready", "space/"+name, "--timeout=60s")
 }
 
-// readyOf is the status, reason, and message of a space's condition Ready.
+// readyOf is the status, reason, and message of a space's condition Ready, or why the space can't be read.
 func readyOf(t *testing.T, host *cluster, name string) string {
 	t.Helper()
-	return host.kubectl(t, "get", "space", name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="Ready")].reason} {.status.conditions[?(@.type=="Ready")].message}`)
+	out, _ := host.tryKubectl(t, "", "get", "space", name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="Ready")].reason} {.status.conditions[?(@.type=="Ready")].message}`)
+	return out
 }
 
 func awaitReady(t *testing.T, host *cluster, name string, says ...string) {

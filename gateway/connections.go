@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,6 +60,8 @@ type boundConn struct {
 	net.Conn
 	places *places
 	place  place // of places
+	// headers is how many bytes of headers the connection's requests have that are under way.
+	headers atomic.Int64
 }
 
 // Close implements [net.Conn].

@@ -21,14 +21,29 @@ import (
 // and [http.ErrAbortHandler] tells them nothing.
 const maxUnread = 2048
 
-// maxHeaderFields is how many fields the header of a request may have. Each takes some 200 bytes of memory, however short it is.
+// fieldBytes is about what a field of a header takes besides its text.
+const fieldBytes = 200
+
+// maxHeaderFields is how many fields the header of a request may have, with the names of trailers that it announces. A short field takes
+// fieldBytes, too.
 const maxHeaderFields = 200
+
+// maxHeadersConn is how many bytes of headers the requests of an HTTP/2 connection may have that are under way: as many as maxStreams of
+// them with the longest token. It doesn't depend on how fast the process is, unlike what waits for the limits of the tenant.
+const maxHeadersConn = 2 << 20
 
 // unheld refuses requests with too many fields. It has handlers of others use a copy of the request, and removes from the server's own one
 // what the client chooses the size of: the server refers to it until the response has been sent.
 func unheld(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fields := 0
+		if c := connOf(r); c != nil && r.ProtoMajor == 2 {
+			size := headerBytes(r)
+			defer c.headers.Add(-size)
+			if c.headers.Add(size) > maxHeadersConn {
+				panic(http.ErrAbortHandler) // a response would wait for the client, too
+			}
+		}
+		fields := len(r.Trailer)
 		for _, values := range r.Header {
 			fields += len(values)
 		}
@@ -46,6 +61,21 @@ func unheld(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// headerBytes is about what the header of a request takes.
+func headerBytes(r *http.Request) int64 {
+	n := len(r.RequestURI) + len(r.Host)
+	for key, values := range r.Header {
+		n += len(key)
+		for _, value := range values {
+			n += fieldBytes + len(value)
+		}
+	}
+	for key := range r.Trailer {
+		n += fieldBytes + len(key)
+	}
+	return int64(n)
 }
 
 // finish waits until the response has been sent, so that what counts the request counts it until then. net/http adds no Content-Length to a

@@ -43,6 +43,10 @@ func (f *frames) drain() { go func() { _, _ = io.Copy(io.Discard, f.Conn) }() }
 
 // L3: frames that cost their sender nothing. Clients with and without a credential send them on many connections.
 func TestHostileFramesHoldLittle(t *testing.T) {
+	names := make([]string, 10_000) // of trailers: each takes much more memory than its text
+	for i := range names {
+		names[i] = fmt.Sprintf("t%04d", i)
+	}
 	for name, c := range map[string]struct {
 		connections, times int
 		settings           []http2.Setting
@@ -111,6 +115,10 @@ func TestHostileFramesHoldLittle(t *testing.T) {
 		}},
 		"long headers of a tenant that reads no answer": {200, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, i int) error {
 			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/api/v1/pods", "of-eve", fmt.Sprintf("x-%d: %s", i, strings.Repeat("X", 60<<10)))))
+			return err
+		}},
+		"names of trailers": {50, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, _ int) error {
+			_, err := f.request(true, bytes.Clone(f.header(http.MethodGet, "/api/v1/pods", "of-eve", "trailer: "+strings.Join(names, ","))))
 			return err
 		}},
 		"requests whose answers nobody reads": {300, 100, []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, func(f *frames, _ int) error {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -46,6 +47,8 @@ type limitedServer struct {
 	rejected rejections
 	hanging  chan struct{}
 	letGo    chan struct{}
+	// users are three that don't count as one, which others do by chance.
+	users [3]string
 }
 
 func serveLimited(t *testing.T, limits bounds.Limits) *limitedServer {
@@ -56,7 +59,8 @@ func serveLimited(t *testing.T, limits bounds.Limits) *limitedServer {
 // serveLimiter serves all spaces. A client is who the header User says, of the tenant in the header Tenant, if it has these headers.
 func serveLimiter(t *testing.T, config gateway.LimiterConfig) *limitedServer {
 	t.Helper()
-	s := &limitedServer{hanging: make(chan struct{}, 1000), letGo: make(chan struct{})}
+	limiter := gateway.NewLimiter(config)
+	s := &limitedServer{hanging: make(chan struct{}, 1000), letGo: make(chan struct{}), users: limiter.DistinctUsers()}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("hang") {
 			s.hanging <- struct{}{}
@@ -69,7 +73,7 @@ func serveLimiter(t *testing.T, config gateway.LimiterConfig) *limitedServer {
 	})
 	router := &gateway.Router{
 		Lookup:  func(string) http.Handler { return handler },
-		Limiter: gateway.NewLimiter(config), Meter: &s.rejected, TenantOf: config.TenantOf, UserOf: func(r *http.Request) user.Info { return &user.DefaultInfo{Name: r.URL.Query().Get("as")} },
+		Limiter: limiter, Meter: &s.rejected, TenantOf: config.TenantOf, UserOf: func(r *http.Request) user.Info { return &user.DefaultInfo{Name: r.URL.Query().Get("as")} },
 		Identify: func(r *http.Request) (*identity.Identity, error) {
 			if r.Header.Get("User") == "" {
 				return nil, nil
@@ -81,6 +85,16 @@ func serveLimiter(t *testing.T, config gateway.LimiterConfig) *limitedServer {
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
+}
+
+// awaitHanging waits until a request hangs.
+func (s *limitedServer) awaitHanging(t *testing.T) {
+	t.Helper()
+	select {
+	case <-s.hanging:
+	case <-time.After(testTimeout):
+		t.Fatal("no request hangs")
+	}
 }
 
 func (s *limitedServer) ask(t *testing.T, method, path string) (int, http.Header, metav1.Status) {
@@ -140,7 +154,7 @@ func TestHostileFloodsAreRejectedAndOthersServed(t *testing.T) {
 						t.Errorf("within the limit: %d %s", code, status.Message)
 					}
 				})
-				<-s.hanging
+				s.awaitHanging(t)
 			}
 			code, header, status := s.ask(t, test.method, "/spaces/a"+test.path)
 			if code != http.StatusTooManyRequests || header.Get("Retry-After") == "" || status.Details == nil ||
@@ -177,6 +191,7 @@ func TestHostileTenantsAndUsersLeaveOthersTheirs(t *testing.T) {
 		},
 	})
 	const write = "/api/v1/namespaces/default/configmaps"
+	asFlood, asOther, asThird := write+"?as="+s.users[0], write+"?as="+s.users[1], write+"?as="+s.users[2]
 	var flood sync.WaitGroup
 	hang := func(path string) {
 		t.Helper()
@@ -185,7 +200,7 @@ func TestHostileTenantsAndUsersLeaveOthersTheirs(t *testing.T) {
 				t.Errorf("%s, within the limit: %d %s", path, code, status.Message)
 			}
 		})
-		<-s.hanging
+		s.awaitHanging(t)
 	}
 	refused := func(path, why string) {
 		t.Helper()
@@ -195,11 +210,11 @@ func TestHostileTenantsAndUsersLeaveOthersTheirs(t *testing.T) {
 		}
 	}
 	for i := range 7 {
-		hang([]string{"/spaces/solar", "/spaces/solar-b"}[i%2] + write + "?as=flood")
+		hang([]string{"/spaces/solar", "/spaces/solar-b"}[i%2] + asFlood)
 	}
-	refused("/spaces/solar-b"+write+"?as=flood", "the user's limit requests-writing is reached: 1 requests asked, 7 of 7 in use")
-	hang("/spaces/solar" + write + "?as=other")
-	refused("/spaces/solar"+write+"?as=third", "the tenant's limit requests-writing is reached: 1 requests asked, 8 of 8 in use")
+	refused("/spaces/solar-b"+asFlood, "the user's limit requests-writing is reached: 1 requests asked, 7 of 7 in use")
+	hang("/spaces/solar" + asOther)
+	refused("/spaces/solar"+asThird, "the tenant's limit requests-writing is reached: 1 requests asked, 8 of 8 in use")
 	if code, _, status := s.ask(t, http.MethodPost, "/spaces/lunar"+write); code != http.StatusOK {
 		t.Errorf("another tenant: %d %s", code, status.Message)
 	}
@@ -208,7 +223,7 @@ func TestHostileTenantsAndUsersLeaveOthersTheirs(t *testing.T) {
 	}
 	close(s.letGo)
 	flood.Wait()
-	if code, _, status := s.ask(t, http.MethodPost, "/spaces/solar"+write+"?as=third"); code != http.StatusOK {
+	if code, _, status := s.ask(t, http.MethodPost, "/spaces/solar"+asThird); code != http.StatusOK {
 		t.Errorf("afterwards: %d %s", code, status.Message)
 	}
 }
@@ -239,7 +254,7 @@ func TestHostileRatesOfATenantAreBounded(t *testing.T) {
 	})
 	var rejected int
 	for i := range 200 { // 28 of one user may come at once, and 14 a second
-		code, _, status := s.ask(t, http.MethodGet, []string{"/spaces/solar", "/spaces/solar-b"}[i%2]+"/api?as=flood")
+		code, _, status := s.ask(t, http.MethodGet, []string{"/spaces/solar", "/spaces/solar-b"}[i%2]+"/api?as="+s.users[0])
 		if code == http.StatusTooManyRequests && strings.Contains(status.Message, "the user's limit request-rate is reached") {
 			rejected++
 		}
@@ -247,7 +262,7 @@ func TestHostileRatesOfATenantAreBounded(t *testing.T) {
 	if rejected < 50 {
 		t.Errorf("%d requests were rejected", rejected)
 	}
-	if code, _, status := s.ask(t, http.MethodGet, "/spaces/solar/api?as=other"); code != http.StatusOK {
+	if code, _, status := s.ask(t, http.MethodGet, "/spaces/solar/api?as="+s.users[1]); code != http.StatusOK {
 		t.Errorf("another user: %d %s", code, status.Message)
 	}
 	if code, _, status := s.ask(t, http.MethodGet, "/spaces/lunar/api"); code != http.StatusOK {
@@ -284,13 +299,13 @@ func TestHostileListsHoldUpNobody(t *testing.T) {
 	for range 50 {
 		flood.Go(func() { s.ask(t, http.MethodGet, "/spaces/a/api/v1/configmaps?hang") })
 	}
-	<-s.hanging
+	s.awaitHanging(t)
 	for _, path := range []string{"/spaces/b/api/v1/configmaps", "/spaces/a/api/v1/namespaces/default/configmaps/x"} {
 		if code, _, status := s.ask(t, http.MethodGet, path); code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, code, status.Message)
 		}
 	}
-	<-s.hanging // another one's turn comes, though the first still hangs
+	s.awaitHanging(t) // another one's turn comes, though the first still hangs
 	close(s.letGo)
 	go func() { // what is let go no more hangs
 		for range s.hanging {

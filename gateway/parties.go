@@ -20,8 +20,6 @@ const (
 	// If there are many parties, those without a request for idleParty are forgotten.
 	idleParty   = 10 * time.Second
 	firstForget = 64
-	// userFlows is how many users of a tenant take turns. Of more, some count as one.
-	userFlows = 64
 	// One in userReserve of the requests of a tenant, and of a space, is never for a user who has all others.
 	userReserve = 8
 	// One in visitorsPart of what the clients of a space may send is what users of other tenants may send together, besides.
@@ -61,11 +59,16 @@ func (l *Limiter) flowOf(space, user string, r *http.Request) flow {
 	if who := identity.From(r.Context()); who != nil {
 		tenant = cmp.Or(who.Tenant, tenant)
 	}
-	f := flow{tenant: ofTenant + tenant, user: uint8(maphash.String(l.seed, user) % userFlows)} //nolint:gosec // less than userFlows
+	f := flow{tenant: ofTenant + tenant, user: l.userFlow(user)}
 	if tenant == "" {
 		f.tenant = ofSpace + space
 	}
 	return f
+}
+
+// userFlow returns the number of a user, of 256. Two users have the same number once in 256 times, and then count as one.
+func (l *Limiter) userFlow(user string) uint8 {
+	return uint8(maphash.String(l.seed, user)) //nolint:gosec // the hash's lowest byte is meant
 }
 
 // Prefixes of the names of parties.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/patches"
@@ -115,6 +116,8 @@ type Settings struct {
 	// Access is what the space enforces of its tenant. It has to be the same source at each call for a space: a space follows
 	// its changes without a restart. Nil means nothing.
 	Access *access.Source
+	// Definitions are those that the platform shares with the space, as Access: the same source at each call. Nil means none, ever.
+	Definitions *definitions.Source
 }
 
 const (

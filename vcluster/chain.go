@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/gate"
 	"github.com/berth-dev/berth/vcluster/invalid"
 	"github.com/berth-dev/berth/vcluster/openapi"
+	"github.com/berth-dev/berth/vcluster/overlay"
 	"github.com/berth-dev/berth/vcluster/plugins"
 	"github.com/berth-dev/berth/vcluster/podaccess"
 	"github.com/berth-dev/berth/vcluster/requests"
@@ -50,6 +51,7 @@ type chain struct {
 	informers   *ownedInformers
 	admission   *gate.Latch
 	definitions *invalid.CustomResources
+	shared      *overlay.Space
 	// space is what the shared handlers need to know about this space.
 	space *builtin.Space
 }
@@ -89,9 +91,13 @@ func newChain(
 	podaccess.ReachBy(core, dial)
 	publishFrontProxy(&core.ControlPlane.ClusterAuthenticationInfo, id.FrontProxy)
 	admission, definitions := gate.NewLatch(), &invalid.CustomResources{}
-	generic.AdmissionControl = &plugins.Chain{
+	control := &plugins.Chain{
 		Next: generic.AdmissionControl, Calls: admission, Space: c.HiddenNodes, Validations: validations, Rules: rules, Definitions: definitions,
 	}
+	if store.Shared != nil {
+		control.CheckShared = store.Shared.Check
+	}
+	generic.AdmissionControl = control
 	if c.KubernetesServiceIP != nil {
 		core.APIServerServiceIP = c.KubernetesServiceIP
 	}
@@ -112,7 +118,7 @@ func newChain(
 		return nil, fmt.Errorf("configure API extensions: %w", err)
 	}
 	extensions.GenericConfig.RESTOptionsGetter = store.Getter(extensions.GenericConfig.RESTOptionsGetter)
-	extensions.ExtraConfig.CRDRESTOptionsGetter = store.Getter(extensions.ExtraConfig.CRDRESTOptionsGetter)
+	extensions.ExtraConfig.CRDRESTOptionsGetter = store.CustomResources(extensions.ExtraConfig.CRDRESTOptionsGetter)
 
 	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(
 		*generic, o.CompletedOptions, factory, services, core.ControlPlane.ProxyTransport.Clone(), nil, initializers)
@@ -130,7 +136,7 @@ func newChain(
 	if err != nil {
 		return nil, fmt.Errorf("build shared APIs: %w", err)
 	}
-	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c, store.Kine.Quiet)
+	built, err := assemble(core.Complete(), extensions.Complete(), aggregator.Complete(), shared, c, store.Kine.Quiet, store.Shared)
 	if err != nil {
 		return nil, fmt.Errorf("build API server: %w", err)
 	}
@@ -170,6 +176,9 @@ func newChain(
 		built.space.Usage = podaccess.Metrics{Usage: c.Usage, Pods: factory.Core().V1().Pods().Lister()}
 	}
 	built.space.TenantQuota = c.TenantQuota
+	if store.Shared != nil {
+		built.space.CRDMatches = store.Shared.Matches
+	}
 	return built, nil
 }
 
@@ -177,6 +186,9 @@ func newChain(
 func (c *chain) handler() http.Handler {
 	next := requests.EndStalled(clock.RealClock{}, c.server.GenericAPIServer.Handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.shared != nil {
+			r = r.WithContext(c.shared.WithSwitchCount(r))
+		}
 		next.ServeHTTP(w, r.WithContext(builtin.WithSpace(c.definitions.Begin(r), c.space)))
 	})
 }
@@ -186,6 +198,7 @@ func (c *chain) handler() http.Handler {
 func assemble(
 	core controlplane.CompletedConfig, extensions apiextensionsapiserver.CompletedConfig, aggregator aggregatorapiserver.CompletedConfig,
 	shared *sharedAPI, config Config, quiet func() time.Duration,
+	definitions *overlay.Space,
 ) (*chain, error) {
 	notFound := notfoundhandler.New(core.ControlPlane.Generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	extensionsServer, err := extensions.New(genericapiserver.NewEmptyDelegateWithCustomHandler(notFound))
@@ -197,7 +210,12 @@ func assemble(
 		return nil, err
 	}
 	crds := extensionsServer.Informers.Apiextensions().V1().CustomResourceDefinitions()
-	c := &chain{crds: watchCRDs(crds), own: own}
+	if definitions != nil {
+		if err := definitions.Follow(crds.Informer()); err != nil {
+			return nil, err
+		}
+	}
+	c := &chain{crds: watchCRDs(crds), own: own, shared: definitions}
 	offers := builtin.Offers{Usage: config.Usage != nil, TenantQuota: config.TenantQuota != nil, Tenant: config.Access != nil}
 	served := shared.Install(coreServer, core.ControlPlane.Generic.DiscoveryAddresses, offers)
 	c.server, err = controlplaneapiserver.CreateAggregatorServer(

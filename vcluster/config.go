@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/vcluster/controllers"
@@ -73,6 +74,9 @@ type Config struct {
 	Access *access.Source
 	// Granted has rights of users whom the platform knows, if Access is nil. It may be nil, too.
 	Granted *access.Source
+	// Definitions are the CustomResourceDefinitions that the platform shares with the space. They follow changes without a restart.
+	// Nil means that it never shares one.
+	Definitions *definitions.Source
 	// AfterRBAC, if set, decides on what neither Access nor RBAC allows. It needs Access.
 	AfterRBAC authorizer.Authorizer
 	// Pods connects to pods where they run: for logs, exec, attach, and port forwarding; for the proxies of pods and

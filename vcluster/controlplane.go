@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/vcluster/credentials"
 	"github.com/berth-dev/berth/vcluster/gate"
 	"github.com/berth-dev/berth/vcluster/loopback"
+	"github.com/berth-dev/berth/vcluster/overlay"
 	"github.com/berth-dev/berth/vcluster/pki"
 	"github.com/berth-dev/berth/vcluster/process"
 	"github.com/berth-dev/berth/vcluster/storage"
@@ -107,6 +108,13 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.config.Quota != nil {
 		p.store.Quota = &storage.Quota{Gate: p.config.Quota, Usage: usage.New(p.config.HostLimits, clock.RealClock{})}
 	}
+	if p.config.Definitions != nil {
+		p.store.Shared = overlay.New(p.config.Definitions, p.store.Client, p.config.Account)
+		if err := p.store.Shared.Load(ctx); err != nil {
+			return err
+		}
+		safego.Go(&p.background, "follow shared definitions", func() { p.store.Shared.Run(p.stopping) }, p.fail)
+	}
 	p.tenant = tenancy.New(p.config.Access, p.config.Granted, p.config.AfterRBAC)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -148,6 +156,9 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
+	if err := p.followCRDPolicy(); err != nil {
+		return err
+	}
 	if err := p.followTenant(); err != nil {
 		return err
 	}
@@ -168,6 +179,20 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		return err
 	}
 	return p.waitKept(ctx)
+}
+
+// followCRDPolicy has the definitions that the platform shares follow the policy of the tenant.
+func (p *ControlPlane) followCRDPolicy() error {
+	if p.store.Shared == nil {
+		return nil
+	}
+	feed := p.chain.informers.pool.Feed()
+	feed.Observe(p.store.Shared)
+	if err := feed.WaitReady(p.stopping); err != nil {
+		return fmt.Errorf("follow the CRDPolicy: %w", err)
+	}
+	p.store.Shared.Lost() // it may have changed since it was read
+	return nil
 }
 
 // followTenant enforces what changes, if there may be a tenant.

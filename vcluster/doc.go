@@ -10,8 +10,8 @@
 // share is process-wide in Kubernetes itself, and package process sets it once.
 //
 // This package configures, chains, starts, and stops upstream's servers. The packages below contain what they need:
-// bootstrap, controllers, credentials, loopback, openapi, plugins, podaccess, requests, and storage, and the packages
-// that these call.
+// bootstrap, controllers, credentials, loopback, openapi, overlay, plugins, podaccess, requests, and storage, and the
+// packages that these call.
 //
 // It does not depend on the shape of host objects, reads no flags, handles no signals, does not end the process, and
 // never shows a tenant the name or the addresses of this machine.

@@ -208,7 +208,7 @@ func hideDescribed(definitions ...string) func(*testing.T, map[string]any) {
 
 func removeTenantAccess(space map[string]any) {
 	maps.DeleteFunc(space["paths"].(map[string]any), func(path string, _ any) bool { return strings.HasPrefix(path, "/apis/access.berth.dev/") })
-	maps.DeleteFunc(space["definitions"].(map[string]any), func(name string, _ any) bool { return strings.Contains(name, ".TenantAccess") })
+	maps.DeleteFunc(space["definitions"].(map[string]any), func(name string, _ any) bool { return strings.HasPrefix(name, "dev.berth.access.") })
 }
 
 // removeHash removes that of the core group, whose document is another.

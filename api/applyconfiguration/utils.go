@@ -35,6 +35,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.BerthConfigurationSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Clients"):
 		return &apiv1alpha1.ClientsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CRDShare"):
+		return &apiv1alpha1.CRDShareApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CRDShareSpec"):
+		return &apiv1alpha1.CRDShareSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CRDShareStatus"):
+		return &apiv1alpha1.CRDShareStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CRDShareTenants"):
+		return &apiv1alpha1.CRDShareTenantsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HostNamespace"):
 		return &apiv1alpha1.HostNamespaceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Namespaces"):

@@ -50,13 +50,21 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the host: %w", err)
 	}
-	plain.APIPath, plain.GroupVersion = "/apis", &v1alpha1.GroupVersion
-	plain.NegotiatedSerializer = serializer.NewCodecFactory(scheme.Scheme).WithoutConversion()
-	berth, err := rest.RESTClientFor(plain)
+	c := &Client{Client: client.WithFieldOwner(api, FieldManager), Config: config}
+	c.Berth, err = c.Group(v1alpha1.GroupVersion)
+	return c, err
+}
+
+// Group returns what sends requests to an API group. The answers are JSON.
+func (c *Client) Group(of schema.GroupVersion) (rest.Interface, error) {
+	config := rest.CopyConfig(c.Config)
+	config.ContentConfig = rest.ContentConfig{GroupVersion: &of, NegotiatedSerializer: serializer.NewCodecFactory(scheme.Scheme).WithoutConversion()}
+	config.APIPath = "/apis"
+	api, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the host: %w", err)
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	return &Client{Client: client.WithFieldOwner(api, FieldManager), Config: config, Berth: berth}, nil
+	return api, nil
 }
 
 // WithTimeout returns a client whose requests end after some time.

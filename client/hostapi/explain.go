@@ -45,7 +45,7 @@ func explainStatus(err error, status metav1.Status, server string) error {
 		resource = strings.TrimSuffix(d.Kind+"."+d.Group, ".")
 	}
 	switch {
-	case missingType(err, status):
+	case IsMissingType(err):
 		return fmt.Errorf("the cluster %s doesn't serve %s: install Berth there with its Helm chart, or choose another cluster with --kubeconfig or --context", server, resource)
 	case apierrors.IsForbidden(err) && strings.Contains(status.Message, `" cannot `) && strings.Contains(status.Message, ` resource "`): // by RBAC, and not by admission
 		return fmt.Errorf("%w; ask an admin of the host for this right, for example by a ClusterRole with %s%s", err, resource, verbOf(status.Message))
@@ -55,9 +55,15 @@ func explainStatus(err error, status metav1.Status, server string) error {
 	return err
 }
 
-// missingType reports whether the host has no such resource. It then knows no name, and answers without one.
-func missingType(err error, status metav1.Status) bool {
-	return apierrors.IsNotFound(err) && (status.Details == nil || status.Details.Name == "" || status.Message == "the server could not find the requested resource")
+// IsMissingType reports whether an error of a server means that it has no such resource, and not only no such object. It then knows no
+// name, and answers without one.
+func IsMissingType(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) {
+		return false
+	}
+	s := status.Status()
+	return s.Details == nil || s.Details.Name == "" || s.Message == "the server could not find the requested resource"
 }
 
 // verbOf returns the verb that RBAC refuses, for a message.

@@ -112,11 +112,12 @@ func (g *Get) objects(ctx context.Context, r *reader, version string) error {
 			list.Items = append(list.Items, *object)
 			return nil
 		}
-		page, err := object.ToList()
-		if err == nil {
-			list.Items = append(list.Items, page.Items...)
+		page := &unstructured.UnstructuredList{}
+		if err := page.UnmarshalJSON(answer); err != nil { // it gives the objects the kind, which servers leave out in lists
+			return fmt.Errorf("read a list: %w", err)
 		}
-		return err
+		list.Items = append(list.Items, page.Items...)
+		return nil
 	})
 	if err := g.print(list); err != nil {
 		return err

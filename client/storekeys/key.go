@@ -41,6 +41,8 @@ func computed(group, plural string) bool {
 		return true
 	case group == "events.k8s.io": // the same objects are events of the core group
 		return true
+	case group == "access.berth.dev" && plural == "crdmatches":
+		return true
 	case strings.HasSuffix(group, "metrics.k8s.io"):
 		return true
 	}

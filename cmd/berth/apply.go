@@ -23,9 +23,9 @@ func newApply() *cobra.Command {
 		Use:   "apply FILE...",
 		Short: "Apply objects of Berth's API to the host",
 		Long: `Apply the objects in YAML files to the host cluster: Tenants, TenantOwners,
-Publications, Spaces, and the BerthConfiguration. The command creates objects that
-don't exist, and changes those that do as far as the file sets fields. If a field was
-in an earlier file and isn't in this one, the command removes it. It deletes no object.
+Publications, CRDShares, Spaces, and the BerthConfiguration. The command creates objects
+that don't exist, and changes those that do as far as the file sets fields. If a field
+was in an earlier file and isn't in this one, the command removes it. It deletes no object.
 
 The command retries until --timeout expires, because the definitions of the objects
 may not be installed yet.

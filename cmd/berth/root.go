@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/berth-dev/berth/cmd/berth/crd"
 	"github.com/berth-dev/berth/cmd/berth/login"
 	"github.com/berth-dev/berth/cmd/berth/space"
 	"github.com/berth-dev/berth/cmd/berth/tenant"
@@ -40,7 +41,7 @@ code of COMMAND.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(tenant.New(), space.New(), usage.New(), login.New(), login.NewLogout())
+	root.AddCommand(tenant.New(), space.New(), usage.New(), crd.New(), login.New(), login.NewLogout())
 	root.AddCommand(space.Aliases()...)
 	root.AddCommand(newUp(), newServe(), newOperator(), newApply(), newCheck(), newSpaces(), newDelete(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
 	if strings.HasPrefix(filepath.Base(called), plugin) {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
@@ -49,7 +50,7 @@ func (m *Manager) newProcessOf(name string, spec v1alpha1.SpaceSpec) *dedicated.
 		}
 		d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}
 		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: specs.WithoutEnforced(spec)}}
-		if err := errors.Join(d.Write(file), m.writeAccess(name, dir), m.writeServingCA(dir)); err != nil {
+		if err := errors.Join(d.Write(file), m.writeAccess(name, dir), m.writeDefinitions(name, dir), m.writeServingCA(dir)); err != nil {
 			return err
 		}
 		if err := m.prepare(ctx, name); err != nil {
@@ -80,6 +81,23 @@ func (m *Manager) writeAccess(name, dir string) error {
 	return nil
 }
 
+// writeDefinitions writes the definitions that are shared with a space into the directory of its process. If they aren't known, the process
+// keeps those that it has.
+func (m *Manager) writeDefinitions(name, dir string) error {
+	set, known := m.crdShares.Set(name)
+	if !known {
+		return nil
+	}
+	data, err := definitions.Encode(set)
+	if err == nil {
+		err = pki.WriteFile(filepath.Join(dir, spaceprocess.DefinitionsFile), data)
+	}
+	if err != nil {
+		return fmt.Errorf("write what is shared with space %s: %w", name, err)
+	}
+	return nil
+}
+
 // errUnsent is returned while the process of a space has not confirmed what the space is to enforce.
 var errUnsent = errors.New("the space's process does not have the change yet")
 
@@ -102,8 +120,8 @@ func (m *Manager) enforce(ctx context.Context, name string, want *applied) error
 	return nil
 }
 
-// SendAccess sends the processes of all dedicated spaces what these enforce, because it has changed. It doesn't wait for them. Whom it
-// doesn't reach gets it with the next status.
+// SendAccess sends the processes of all dedicated spaces what these enforce, and the definitions that are shared with them, because that
+// has changed. It doesn't wait for them. Whom it doesn't reach gets it with the next status.
 func (m *Manager) SendAccess(ctx context.Context) {
 	for name := range m.processes.all() {
 		m.sends.Begin(name, "send what a space enforces", func() {
@@ -111,10 +129,22 @@ func (m *Manager) SendAccess(ctx context.Context) {
 			if process == nil || ctx.Err() != nil {
 				return
 			}
+			m.sendDefinitions(ctx, process, name)
 			if _, err := process.Enforce(ctx, m.config.Specs.Access(name).Get()); err != nil {
 				m.logger.V(1).Info("A dedicated space's process does not have what its space enforces; Berth retries", "space", name, "reason", err.Error())
 			}
 		})
+	}
+}
+
+// sendDefinitions sends the process of a dedicated space the definitions that are shared with the space.
+func (m *Manager) sendDefinitions(ctx context.Context, process *dedicated.Process, name string) {
+	set, known := m.crdShares.Set(name)
+	if !known {
+		return // it keeps those that it has
+	}
+	if err := process.Define(ctx, set); err != nil {
+		m.logger.V(1).Info("A dedicated space's process does not have the shared definitions; Berth retries", "space", name, "reason", err.Error())
 	}
 }
 

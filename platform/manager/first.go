@@ -54,6 +54,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 	if err := m.startPublications(ctx); err != nil {
 		return err
 	}
+	m.shareDefinitions(ctx)
 	all, err := m.objects.List(ctx)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 			snapshot.IsReceived(datadir.Space(m.config.DataDir, object.Name)) { // whose check may take minutes
 			continue // reconcile sees to it
 		}
-		m.publications.Observe(object)
+		m.noteObject(object)
 		isNew, err := m.run(ctx, object)
 		switch {
 		case err != nil && isListed[object.Name]:

@@ -24,11 +24,13 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/metrics"
+	"github.com/berth-dev/berth/platform/crdshares"
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/hosttokens"
 	"github.com/berth-dev/berth/platform/kubeconfig"
@@ -95,6 +97,7 @@ type Manager struct {
 
 	starts       firstStarts
 	publications *publications.Publications
+	crdShares    *crdshares.Shares
 	objects      *spaceobjects.Objects
 	applied      appliedSpecs
 	places       sync.Mutex // held while a space that has outgrown its share gets its place
@@ -125,7 +128,7 @@ func (u *undo) run(ctx context.Context) {
 
 // New returns a manager. The options must be complete.
 func New(o Options, e Environment) *Manager {
-	return &Manager{config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now()}
+	return &Manager{config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now(), crdShares: crdshares.New(o.Logger)}
 }
 
 // Open gives all spaces with an object their places, asleep, so that no space is missing when requests are served.
@@ -223,4 +226,23 @@ func (m *Manager) startPublications(ctx context.Context) (err error) {
 	m.undoOpen.add(func(context.Context) { stop() })
 	m.config.Specs.SetPublications(m.publications)
 	return nil
+}
+
+// shareDefinitions reads and watches the definitions that are shared with spaces. It waits for them, as startPublications does.
+func (m *Manager) shareDefinitions(ctx context.Context) {
+	stop := m.crdShares.Run(ctx, m.objects.Client, m.SendAccess)
+	m.undoOpen.add(func(context.Context) { stop() })
+}
+
+// noteObject notes what an object says of its space, for what the platform gives it.
+func (m *Manager) noteObject(object *v1alpha1.Space) {
+	m.publications.Observe(object)
+	m.crdShares.Observe(object)
+}
+
+// settings are what a space in the shard has.
+func (m *Manager) settings(space string) shard.Settings {
+	settings := m.config.Specs.Shard(space, m.closed)
+	settings.Definitions = m.crdShares.Source(space)
+	return settings
 }

@@ -152,7 +152,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	case !slices.Contains(object.Finalizers, v1alpha1.Finalizer) || object.Annotations[translate.AnnotationStore] == "":
 		return m.claim(ctx, object)
 	}
-	m.publications.Observe(object)
+	m.noteObject(object)
 	m.labelVolumes(ctx, object)
 	before := m.applied.get(name)
 	spec, _ := m.specOf(object)
@@ -297,6 +297,7 @@ func (m *Manager) forget(name string) {
 	m.applied.remove(name)
 	m.config.Specs.Remove(name)
 	m.publications.Forget(name)
+	m.crdShares.Forget(name)
 	m.quotas.forget(name)
 	m.shares.Forget(name)
 	m.withinShare.Delete(name)

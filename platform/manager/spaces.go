@@ -94,7 +94,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		Authorizer: asked,
 		Dir:        datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
 		Host: m.env.Host, Sync: sync,
-		Settings: func(space string) shard.Settings { return specs.Shard(space, m.closed) },
+		Settings: m.settings,
 		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),
 		Quota: m.shares.Gate, QuotaShort: m.shares.Short, TenantQuota: m.tenantQuota,
 		Prepare: m.prepare, Changed: m.changed, NamespacesChanged: m.namespacesChanged,

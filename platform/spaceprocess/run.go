@@ -61,6 +61,14 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	if err != nil {
 		return err
 	}
+	own := datadir.Dedicated(d.DataDir, d.Space)
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return err
+	}
+	shared, err := openDefinitions(own)
+	if err != nil {
+		logger.Error(err, "Could not read the shared definitions; the space has none until the platform sends them")
+	}
 	traces, sendTraces, err := d.Traces.Start(ctx, version, logger)
 	if err != nil {
 		return err
@@ -86,8 +94,12 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		Authorizer: asked,
 		Dir:        datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
-		Settings: func(space string) shard.Settings { return d.Specs.Shard(space, d.Closed) },
-		Pods:     d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),
+		Settings: func(space string) shard.Settings {
+			settings := d.Specs.Shard(space, d.Closed)
+			settings.Definitions = &shared.source
+			return settings
+		},
+		Pods: d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),
 		Idle: d.Specs.Idle, Traces: traces, Logger: logger,
 		Quota: func(space string) *quota.Gate {
 			if d.Specs.Access(space).Get().Tenant == "" {
@@ -124,6 +136,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	dedicated.ServeAccess(commands, func(ctx context.Context, visitor *identity.Identity) bool {
 		return spaces.GivesAccess(ctx, d.Space, visitor)
 	})
+	shared.serve(commands)
 	enforced.serve(commands, func() *shard.Namespaces { return spaces.Namespaces(d.Space) })
 	commands.Handle("GET "+MetricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)

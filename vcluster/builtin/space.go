@@ -34,6 +34,8 @@ type Space struct {
 	Usage Usage
 	// TenantQuota returns what the space may know of the quota of its tenant; nil if it has none.
 	TenantQuota TenantQuotaReport
+	// CRDMatches returns which definitions are in force; nil if no platform shares any with the space.
+	CRDMatches CRDMatches
 	// NewStorage opens the storage of a resource. It is called once for each
 	// that is used.
 	NewStorage func(Resource) (storage.Interface, error)

@@ -28,8 +28,9 @@ const TenantAccessPrefix = "/registry/" + tenantAccessPath + "/"
 // tenantAccessPath is that of a custom resource of the group.
 const tenantAccessPath = "access.berth.dev/tenantaccesses"
 
-// accessProvider serves TenantAccess objects (Z5), which are in the store of each space, as upstream serves its own: a space needs nothing
-// for them, where a CustomResourceDefinition would cost each one handlers, a schema, and a watch.
+// accessProvider serves TenantAccess objects (Z5) and the CRDPolicy (C4), which are in the store of each space, as upstream serves its
+// own: a space needs nothing for them, where a CustomResourceDefinition would cost each one handlers, a schema, and a watch. It also
+// serves CRDMatch objects, which are stored nowhere.
 type accessProvider struct{}
 
 func (accessProvider) GroupName() string { return v1alpha1.GroupVersion.Group }
@@ -41,29 +42,38 @@ func (accessProvider) NewRESTStorage(_ serverstorage.APIResourceConfigSource, op
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	codecs := serializer.NewCodecFactory(scheme)
+	served := map[string]rest.Storage{}
+	for path, store := range map[string]*genericregistry.Store{tenantAccessPath: tenantAccesses(scheme), crdPolicyPath: crdPolicies(scheme)} {
+		if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: storedAs{options, codecs.LegacyCodec(v1alpha1.GroupVersion), path}}); err != nil {
+			return genericapiserver.APIGroupInfo{}, fmt.Errorf("make the registry of %s: %w", store.DefaultQualifiedResource, err)
+		}
+		boundStrategies(store)
+		served[store.DefaultQualifiedResource.Resource] = store
+	}
+	served[v1alpha1.CRDMatches.Resource] = crdMatches{}
+	info := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
+	info.NegotiatedSerializer = withoutProtobuf{info.NegotiatedSerializer}
+	info.VersionedResourcesStorageMap[v1alpha1.GroupVersion.Version] = served
+	return info, nil
+}
+
+func tenantAccesses(scheme *runtime.Scheme) *genericregistry.Store {
 	strategy := tenantaccess.NewStrategy(scheme)
-	store := &genericregistry.Store{
+	return &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &v1alpha1.TenantAccess{} },
 		NewListFunc:               func() runtime.Object { return &v1alpha1.TenantAccessList{} },
 		DefaultQualifiedResource:  v1alpha1.TenantAccesses,
 		SingularQualifiedResource: schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "tenantaccess"},
 		CreateStrategy:            strategy, UpdateStrategy: strategy, DeleteStrategy: strategy, TableConvertor: strategy,
 	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: storedAs{options, codecs.LegacyCodec(v1alpha1.GroupVersion)}}); err != nil {
-		return genericapiserver.APIGroupInfo{}, fmt.Errorf("make the registry of TenantAccess: %w", err)
-	}
-	boundStrategies(store)
-	info := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupVersion.Group, scheme, metav1.ParameterCodec, codecs)
-	info.NegotiatedSerializer = withoutProtobuf{info.NegotiatedSerializer}
-	info.VersionedResourcesStorageMap[v1alpha1.GroupVersion.Version] = map[string]rest.Storage{v1alpha1.TenantAccesses.Resource: store}
-	return info, nil
 }
 
-// storedAs says how TenantAccess objects are stored, which upstream's options don't know: as another resource, but for the codec and the
+// storedAs says how objects of the group are stored, which upstream's options don't know: as another resource, but for the codec and the
 // prefix.
 type storedAs struct {
 	next  generic.RESTOptionsGetter
 	codec runtime.Codec
+	path  string
 }
 
 // GetRESTOptions implements [generic.RESTOptionsGetter].
@@ -74,6 +84,6 @@ func (s storedAs) GetRESTOptions(resource schema.GroupResource, _ runtime.Object
 	}
 	config := *options.StorageConfig
 	config.Codec, config.EncodeVersioner, config.GroupResource = s.codec, v1alpha1.GroupVersion, resource
-	options.StorageConfig, options.ResourcePrefix = &config, tenantAccessPath
+	options.StorageConfig, options.ResourcePrefix = &config, s.path
 	return options, nil
 }

@@ -186,6 +186,9 @@ func (b *controllerBuilder) inputs(
 	if name == names.HorizontalPodAutoscalerController {
 		clients.ClientConfig.Wrap(checkMetrics)
 	}
+	if name == names.GarbageCollectorController {
+		clients.ClientConfig.Wrap(markCollector)
+	}
 	inputs := app.ControllerContext{
 		ClientBuilder:                   clients,
 		InformerFactory:                 seen,

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/vcluster/inside"
 	"github.com/berth-dev/berth/vcluster/roundtrip"
 )
 
@@ -44,6 +45,16 @@ func limitRequests(config *rest.Config, a *bounds.Account) *rest.Config {
 		return &limitedRequests{next: next, pace: pace, turns: turns, account: a}
 	})
 	return config
+}
+
+// markCollector marks requests as the garbage collector's.
+func markCollector(next http.RoundTripper) http.RoundTripper { return collectorRequests{next} }
+
+type collectorRequests struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (c collectorRequests) RoundTrip(r *http.Request) (*http.Response, error) {
+	return c.next.RoundTrip(r.WithContext(inside.MarkCollector(r.Context())))
 }
 
 type limitedRequests struct {

@@ -34,3 +34,16 @@ func IsKeeper(ctx context.Context) bool {
 	marked, _ := ctx.Value(keeperKey{}).(bool)
 	return marked && Is(ctx)
 }
+
+type collectorKey struct{}
+
+// MarkCollector returns a context under which requests of Berth's own are the garbage collector's.
+func MarkCollector(ctx context.Context) context.Context {
+	return context.WithValue(ctx, collectorKey{}, true)
+}
+
+// IsCollector reports whether the request of ctx is Berth's own and the garbage collector's.
+func IsCollector(ctx context.Context) bool {
+	marked, _ := ctx.Value(collectorKey{}).(bool)
+	return marked && Is(ctx)
+}

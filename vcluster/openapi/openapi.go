@@ -42,7 +42,8 @@ var definitionsV3 = sync.OnceValue(func() definitions { return newDefinitions("#
 // namer returns what names schemas. It does not change.
 var namer = sync.OnceValue(func() *openapinamer.DefinitionNamer {
 	own := runtime.NewScheme()
-	own.AddKnownTypes(v1alpha1.GroupVersion, &v1alpha1.TenantAccess{}, &v1alpha1.TenantAccessList{})
+	own.AddKnownTypes(v1alpha1.GroupVersion, &v1alpha1.TenantAccess{}, &v1alpha1.TenantAccessList{}, &v1alpha1.CRDPolicy{}, &v1alpha1.CRDPolicyList{},
+		&v1alpha1.CRDMatch{}, &v1alpha1.CRDMatchList{})
 	return openapinamer.NewDefinitionNamer(legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme, own)
 })
 
@@ -59,7 +60,7 @@ func newDefinitions(prefix string, keepV2 bool) definitions {
 		}),
 		extensions: map[string]spec.Extensions{},
 	}
-	maps.Copy(d.all, tenantAccess(prefix))
+	maps.Copy(d.all, ofTenants(prefix))
 	for name, def := range d.all {
 		own := def.Schema.Extensions
 		v2, hasV2 := own[common.ExtensionV2Schema]

@@ -5,6 +5,7 @@ package openapi
 
 import (
 	"fmt"
+	"maps"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -17,10 +18,20 @@ import (
 	"github.com/berth-dev/berth/api/space/v1alpha1"
 )
 
-// tenantAccess returns the definitions of TenantAccess, with references that begin with prefix. Its schema is generated as that of custom
-// resources is. It panics if that isn't valid, which is the same in each process.
-func tenantAccess(prefix string) map[string]common.OpenAPIDefinition {
-	object, err := tenantAccessSchema()
+// ofTenants returns the definitions of the group access.berth.dev, with references that begin with prefix. Their schemas are generated as
+// those of custom resources are. It panics if one isn't valid, which is the same in each process.
+func ofTenants(prefix string) map[string]common.OpenAPIDefinition {
+	all := ofTenant(prefix, &v1alpha1.TenantAccess{}, &v1alpha1.TenantAccessList{}, v1alpha1.TenantAccessSchema,
+		"TenantAccessList is a list of what a space gives to users of other tenants.")
+	maps.Copy(all, ofTenant(prefix, &v1alpha1.CRDPolicy{}, &v1alpha1.CRDPolicyList{}, v1alpha1.CRDPolicySchema, "CRDPolicyList is a list of policies."))
+	maps.Copy(all, ofTenant(prefix, &v1alpha1.CRDMatch{}, &v1alpha1.CRDMatchList{}, v1alpha1.CRDMatchSchema, "CRDMatchList is a list of matches."))
+	return all
+}
+
+func ofTenant(
+	prefix string, of, listOf any, schema func() (*apiextensionsv1.JSONSchemaProps, error), listDescription string,
+) map[string]common.OpenAPIDefinition {
+	object, err := toOpenAPI(schema)
 	if err != nil {
 		panic(err)
 	}
@@ -31,11 +42,11 @@ func tenantAccess(prefix string) map[string]common.OpenAPIDefinition {
 	}
 	metadata, metadataRef := refer(&metav1.ObjectMeta{})
 	listMetadata, listMetadataRef := refer(&metav1.ListMeta{})
-	name, ref := refer(&v1alpha1.TenantAccess{})
-	listName, _ := refer(&v1alpha1.TenantAccessList{})
+	name, ref := refer(of)
+	listName, _ := refer(listOf)
 	object.Properties["metadata"] = metadataRef
 	list := spec.Schema{SchemaProps: spec.SchemaProps{
-		Description: "TenantAccessList is a list of what a space gives to users of other tenants.", Type: []string{"object"}, Required: []string{"items"},
+		Description: listDescription, Type: []string{"object"}, Required: []string{"items"},
 		Properties: map[string]spec.Schema{
 			"apiVersion": object.Properties["apiVersion"], "kind": object.Properties["kind"], "metadata": listMetadataRef,
 			"items": {SchemaProps: spec.SchemaProps{Type: []string{"array"}, Items: &spec.SchemaOrArray{Schema: &ref}}},
@@ -46,18 +57,18 @@ func tenantAccess(prefix string) map[string]common.OpenAPIDefinition {
 	}
 }
 
-func tenantAccessSchema() (*spec.Schema, error) {
-	versioned, err := v1alpha1.TenantAccessSchema()
+func toOpenAPI(schema func() (*apiextensionsv1.JSONSchemaProps, error)) (*spec.Schema, error) {
+	versioned, err := schema()
 	if err != nil {
 		return nil, err
 	}
 	props := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(versioned, props, nil); err != nil {
-		return nil, fmt.Errorf("convert the schema of TenantAccess: %w", err)
+		return nil, fmt.Errorf("convert the schema of an object in spaces: %w", err)
 	}
 	structural, err := structuralschema.NewStructural(props)
 	if err != nil {
-		return nil, fmt.Errorf("read the schema of TenantAccess: %w", err)
+		return nil, fmt.Errorf("read the schema of an object in spaces: %w", err)
 	}
 	return structural.ToKubeOpenAPI(), nil
 }

@@ -56,6 +56,8 @@ type Chain struct {
 	Validations *semaphore.Weighted
 	Rules       *ruleWork
 	Definitions *invalid.CustomResources
+	// CheckShared, if set, refuses what the definitions that the platform shares forbid.
+	CheckShared func(context.Context, admission.Attributes) error
 }
 
 // Handles reports what the next plugins report.
@@ -152,6 +154,11 @@ func (g *Chain) Validate(ctx context.Context, a admission.Attributes, o admissio
 		return err
 	}
 	defer leave()
+	if g.CheckShared != nil {
+		if err := g.CheckShared(ctx, a); err != nil {
+			return err
+		}
+	}
 	return next.Validate(ctx, a, o)
 }
 

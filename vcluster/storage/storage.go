@@ -31,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/builtin"
+	"github.com/berth-dev/berth/vcluster/overlay"
 	"github.com/berth-dev/berth/vcluster/registry"
 )
 
@@ -52,7 +53,10 @@ type Store struct {
 	// Tenant says how many namespaces there may be. It must not change once the store is used.
 	Tenant *access.Source
 	// Quota holds the space to the quota of its tenant; nil if nothing does. It must not change once the store is used.
-	Quota      *Quota
+	Quota *Quota
+	// Shared has the definitions that the platform shares with the space; nil if it shares none, ever. It must not change once the
+	// store is used.
+	Shared     *overlay.Space
 	namespaces namespacePlaces
 	accesses   sync.Mutex
 }
@@ -68,6 +72,9 @@ func New(store *kine.Store, a *bounds.Account) *Store {
 
 // Close ends caches and watches, and closes the store.
 func (s *Store) Close() error {
+	if s.Shared != nil {
+		s.Shared.Close()
+	}
 	s.Lists.close()
 	s.watches.work.Wait()
 	return s.Kine.Close()
@@ -88,6 +95,14 @@ func (s *Store) Configure(c *storagebackend.Config, space string) {
 // Getter makes next's resources use the shared client.
 func (s *Store) Getter(next generic.RESTOptionsGetter) generic.RESTOptionsGetter {
 	return sharedGetter{next: next, store: s}
+}
+
+// CustomResources is [Store.Getter] for custom resources.
+func (s *Store) CustomResources(next generic.RESTOptionsGetter) generic.RESTOptionsGetter {
+	if s.Shared == nil {
+		return s.Getter(next)
+	}
+	return s.Shared.Resources(s.Getter(next))
 }
 
 type sharedGetter struct {
@@ -119,14 +134,17 @@ func (s *Store) Open(r builtin.Resource) (storage.Interface, error) {
 	bounded := &boundedStorage{
 		Interface: store, resource: r.Config.GroupResource, codec: r.Config.Codec, used: s.Kine.Used, account: s.Account, watches: s.watches,
 	}
-	if s.Account != nil && hasSchemaBytes(r.Config.GroupResource) {
-		return &boundedDefinitions{bounded, s.schemas}, nil
+	if s.Shared != nil && r.Config.GroupResource == definitionsResource {
+		return s.Shared.Definitions(s.boundedSchemas(bounded)), nil
+	}
+	if hasSchemaBytes(r.Config.GroupResource) {
+		return s.boundedSchemas(bounded), nil
 	}
 	if r.Config.GroupResource == corev1.Resource("services") && s.Account != nil {
 		return &boundedServices{boundedStorage: bounded, reader: &registry.Reader{Client: s.Client.Client}, count: &s.services}, nil
 	}
-	if r.Config.GroupResource == corev1.Resource("namespaces") && s.Tenant != nil {
-		return &quotaNamespaces{bounded, s.Tenant, &registry.Reader{Client: s.Client.Client}, &s.namespaces}, nil
+	if r.Config.GroupResource == corev1.Resource("namespaces") {
+		return s.openNamespaces(bounded), nil
 	}
 	if s.Quota != nil && Counts(r.Config.GroupResource) {
 		return &countedObjects{bounded, s.Quota}, nil
@@ -138,6 +156,25 @@ func (s *Store) Open(r builtin.Resource) (storage.Interface, error) {
 		return &boundedStatefulSets{bounded}, nil
 	}
 	return bounded, nil
+}
+
+func (s *Store) openNamespaces(b *boundedStorage) storage.Interface {
+	var opened storage.Interface = b
+	if s.Tenant != nil {
+		opened = &quotaNamespaces{b, s.Tenant, &registry.Reader{Client: s.Client.Client}, &s.namespaces}
+	}
+	if s.Shared != nil {
+		opened = s.Shared.Namespaces(opened)
+	}
+	return opened
+}
+
+// boundedSchemas bounds what an API server holds of a resource, besides what is stored, if the space is bounded.
+func (s *Store) boundedSchemas(b *boundedStorage) storage.Interface {
+	if s.Account == nil {
+		return b
+	}
+	return &boundedDefinitions{b, s.schemas}
 }
 
 // HealthCheck tells whether the store answers.

@@ -181,6 +181,70 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: tenantDefaults
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.TenantDefaults
+- name: com.github.berth-dev.berth.api.v1alpha1.CRDShare
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.CRDShareSpec
+    - name: status
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.CRDShareStatus
+- name: com.github.berth-dev.berth.api.v1alpha1.CRDShareMode
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.CRDShareSpec
+  map:
+    fields:
+    - name: mode
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.CRDShareMode
+    - name: tenants
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.CRDShareTenants
+          elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.CRDShareStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: storedVersions
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+- name: com.github.berth-dev.berth.api.v1alpha1.CRDShareTenants
+  map:
+    fields:
+    - name: names
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: selector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
 - name: com.github.berth-dev.berth.api.v1alpha1.Clients
   map:
     fields:

@@ -1,0 +1,155 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package definitions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// Set is what one space has of the definitions that the platform shares, and its policy. It doesn't change. A nil Set is empty.
+type Set struct {
+	policy  Policy
+	shared  map[string]*Shared
+	version string
+}
+
+// NewSet returns the set of a space. Each definition is as [Serve] returns it. Those that are neither forced nor in range are left out.
+func NewSet(policy Policy, shared ...*Shared) *Set {
+	s := &Set{policy: policy, shared: map[string]*Shared{}}
+	for _, one := range shared {
+		if one.Forced || one.InRange {
+			s.shared[one.CRD.Name] = one
+		}
+	}
+	if len(s.shared) == 0 {
+		return s
+	}
+	hash := sha256.New()
+	_, _ = fmt.Fprintf(hash, "%q\n", policy)
+	for _, name := range s.Names() {
+		one := s.shared[name]
+		_, _ = fmt.Fprintf(hash, "%q %q %q %t %t %q\n", name, one.CRD.UID, one.CRD.ResourceVersion, one.Forced, one.InRange, one.CRD.Annotations[AnnotationShare])
+	}
+	s.version = hex.EncodeToString(hash.Sum(nil))
+	return s
+}
+
+// WithPolicy returns the set with another policy. An empty one is LocalCRDFirst.
+func (s *Set) WithPolicy(policy Policy) *Set {
+	if s == nil || s.Policy() == (&Set{policy: policy}).Policy() {
+		return s
+	}
+	return NewSet(policy, slices.Collect(maps.Values(s.shared))...)
+}
+
+// Names are those of the shared definitions, sorted.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.shared))
+}
+
+// Of returns the shared definition of a name; nil if there is none.
+func (s *Set) Of(name string) *Shared {
+	if s == nil {
+		return nil
+	}
+	return s.shared[name]
+}
+
+// Policy returns the policy of the space.
+func (s *Set) Policy() Policy {
+	if s == nil || s.policy == "" {
+		return LocalCRDFirst
+	}
+	return s.policy
+}
+
+// Version is the same for sets by which the same definitions are in force. It is empty if nothing is shared.
+func (s *Set) Version() string {
+	if s == nil {
+		return ""
+	}
+	return s.version
+}
+
+// InForce returns which definition of a name is in force in the space. own says whether the space has one; if that is in force, CRD of the
+// match is empty.
+func (s *Set) InForce(name string, own bool) Match {
+	var local *apiextensionsv1.CustomResourceDefinition
+	if own {
+		local = &apiextensionsv1.CustomResourceDefinition{}
+	}
+	return GetMatchingCRD(local, s.Of(name), s.Policy())
+}
+
+// SameOf reports whether by both sets the same definition of a name is in force, whatever the space has.
+func (s *Set) SameOf(name string, other *Set) bool {
+	one, two := s.Of(name), other.Of(name)
+	if one == nil || two == nil {
+		return one == two
+	}
+	return s.Policy() == other.Policy() && one.Forced == two.Forced && one.InRange == two.InRange && SameContent(one.CRD, two.CRD)
+}
+
+// Source has the current set of a space. It may be set while the space sleeps. It is safe for concurrent use.
+type Source struct {
+	mu      sync.Mutex
+	set     *Set
+	known   bool // it has been set
+	changed chan struct{}
+}
+
+// Await waits until it is known what the platform shares with the space, that is, until the source has been set. It returns ctx's error if
+// that ends before.
+func (s *Source) Await(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		known, changed := s.known, s.watch()
+		s.mu.Unlock()
+		if known {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+// Watch returns the current set, and a channel that is closed when Set replaces it. Nothing has to be released.
+func (s *Source) Watch() (*Set, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.set, s.watch()
+}
+
+func (s *Source) watch() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+// Set replaces the set.
+func (s *Source) Set(set *Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same := s.known && s.set.Version() == set.Version()
+	s.set, s.known = set, true
+	if s.changed != nil && !same {
+		close(s.changed)
+		s.changed = nil
+	}
+}
