@@ -107,30 +107,45 @@ func (b *bench) define(ctx context.Context, s *sides, name string, n int) (d def
 
 // defineIn creates definitions in a control plane, one after the other, and returns how long each took to be served.
 func (b *bench) defineIn(ctx context.Context, p *plane) (seconds []float64, err error) {
-	client, err := apiextensions.NewForConfig(rest.CopyConfig(p.config))
-	if err != nil {
-		return nil, fmt.Errorf("make client of %s: %w", p.name, err)
-	}
 	for i := range b.crds {
-		crd := newDefinition(i)
-		begin := time.Now()
-		if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil {
-			return nil, fmt.Errorf("create a definition in %s: %w", p.name, err)
-		}
-		objects := client.ApiextensionsV1().RESTClient()
-		err := wait.PollUntilContextTimeout(ctx, readyPoll, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
-			err := objects.Get().AbsPath("/apis", definitionGroup, "v1", crd.Spec.Names.Plural).Do(ctx).Error()
-			if apierrors.IsNotFound(err) {
-				return false, nil
-			}
-			return err == nil, err
-		})
+		took, err := p.define(ctx, i)
 		if err != nil {
-			return nil, fmt.Errorf("wait until %s serves %s: %w", p.name, crd.Name, err)
+			return nil, err
 		}
-		seconds = append(seconds, time.Since(begin).Seconds())
+		seconds = append(seconds, took)
 	}
 	return seconds, nil
+}
+
+// define creates a definition in a control plane, and returns how many seconds it takes until it is served.
+func (p *plane) define(ctx context.Context, i int) (float64, error) {
+	client, err := apiextensions.NewForConfig(rest.CopyConfig(p.config))
+	if err != nil {
+		return 0, fmt.Errorf("make client of %s: %w", p.name, err)
+	}
+	crd := newDefinition(i)
+	begin := time.Now()
+	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+		return 0, fmt.Errorf("create a definition in %s: %w", p.name, err)
+	}
+	err = p.awaitServed(ctx, client, crd)
+	return time.Since(begin).Seconds(), err
+}
+
+// awaitServed waits until a control plane serves the objects of a definition.
+func (p *plane) awaitServed(ctx context.Context, client apiextensions.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	objects := client.ApiextensionsV1().RESTClient()
+	err := wait.PollUntilContextTimeout(ctx, readyPoll, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
+		err := objects.Get().AbsPath("/apis", definitionGroup, "v1", crd.Spec.Names.Plural).Do(ctx).Error()
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s serves %s: %w", p.name, crd.Name, err)
+	}
+	return nil
 }
 
 // newDefinition returns a definition with a schema as operators have them: objects in each other, whose fields have descriptions.

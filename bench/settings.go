@@ -52,6 +52,7 @@ type settings struct {
 	tenants     int
 	crds        int
 	crdSpaces   int
+	shareSpaces int
 
 	soak       bool
 	soakFor    time.Duration
@@ -94,6 +95,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.tenants, "tenants", 1000, "how many tenants there are in a tree")
 	f.IntVar(&s.crds, "crds", 20, "how many CustomResourceDefinitions to create in each space")
 	f.IntVar(&s.crdSpaces, "crd-spaces", 100, "how many awake spaces have them")
+	f.IntVar(&s.shareSpaces, "share-spaces", 500, "how many spaces a CustomResourceDefinition of the host is shared with")
 	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
 	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")
 	f.IntVar(&s.soakSpaces, "soak-spaces", 200, "how many spaces there are while soaking")
@@ -106,7 +108,7 @@ func (s *settings) check() error {
 		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes, "-restart-spaces": s.restartSpaces,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
 		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces, "-tenants": s.tenants, "-requests": s.requests,
-		"-crds": s.crds, "-crd-spaces": s.crdSpaces,
+		"-crds": s.crds, "-crd-spaces": s.crdSpaces, "-share-spaces": s.shareSpaces,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)
