@@ -50,6 +50,9 @@ type settings struct {
 	quietSpaces int
 	noisyFor    time.Duration
 	tenants     int
+	crds        int
+	crdSpaces   int
+	shareSpaces int
 
 	soak       bool
 	soakFor    time.Duration
@@ -90,6 +93,9 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.quietSpaces, "quiet-spaces", 20, "how many spaces do light work beside a noisy one")
 	f.DurationVar(&s.noisyFor, "noisy-for", 15*time.Second, "how long they do that in each of 8 rounds, with noise and without")
 	f.IntVar(&s.tenants, "tenants", 1000, "how many tenants there are in a tree")
+	f.IntVar(&s.crds, "crds", 20, "how many CustomResourceDefinitions to create in each space")
+	f.IntVar(&s.crdSpaces, "crd-spaces", 100, "how many awake spaces have them")
+	f.IntVar(&s.shareSpaces, "share-spaces", 500, "how many spaces a CustomResourceDefinition of the host is shared with")
 	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
 	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")
 	f.IntVar(&s.soakSpaces, "soak-spaces", 200, "how many spaces there are while soaking")
@@ -102,6 +108,7 @@ func (s *settings) check() error {
 		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes, "-restart-spaces": s.restartSpaces,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
 		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces, "-tenants": s.tenants, "-requests": s.requests,
+		"-crds": s.crds, "-crd-spaces": s.crdSpaces, "-share-spaces": s.shareSpaces,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)

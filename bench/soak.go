@@ -180,7 +180,7 @@ func (k *soak) point(ctx context.Context) (p leak.Point, profiles map[string][]b
 	if p.Footprint, err = k.restAsleep(ctx, k.berth, planes); err != nil {
 		return p, nil, err
 	}
-	if p.Names, err = hostObjects(ctx, k.host.config); err != nil {
+	if p.Names, err = leak.HostObjects(ctx, k.host.config); err != nil {
 		return p, nil, err
 	}
 	p.HostObjects = len(p.Names)

@@ -1,9 +1,9 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leak judges from a process's footprints whether it leaks.
+// Package leak judges from a process's footprints, and from what it left on the host, whether it leaks.
 //
-// The soak takes a [Point] whenever as much is there as before, and at the end, when nothing is. Nothing here measures.
+// The soak takes a [Point] whenever as much is there as before, and at the end, when nothing is.
 package leak
 
 import (

@@ -23,7 +23,7 @@ import (
 )
 
 // MaxTenants is how many tenants with users a platform may have.
-const MaxTenants = 100
+const MaxTenants = 1000
 
 // TenantName is the name of a tenant that [Platform] can start, whose only user the platform knows by a token. It has a space of the same
 // name. i is less than [MaxTenants].

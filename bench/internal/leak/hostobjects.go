@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package leak
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// hostObjects names all objects on the host that belong to a space, of every kind that can be listed.
-func hostObjects(ctx context.Context, host *rest.Config) (names []string, err error) {
+// HostObjects names all objects on the host that belong to a space, of every kind that can be listed.
+func HostObjects(ctx context.Context, host *rest.Config) (names []string, err error) {
 	kinds, err := discovery.NewDiscoveryClientForConfig(host)
 	if err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
