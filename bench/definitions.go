@@ -185,7 +185,7 @@ const (
 	// sharedAwake is how many of the spaces that a definition is shared with are awake.
 	sharedAwake = 10
 	// sharesServe is the share of the time of one stock server in which all awake spaces serve a definition that is shared.
-	sharesServe = 2
+	sharesServe = 1
 )
 
 // sharer shares definitions of a host with spaces, most of which sleep.
@@ -220,7 +220,7 @@ func measureShare(ctx context.Context, b *bench, s *sides) error {
 	if err != nil {
 		return err
 	}
-	if asleep, err := sh.sleepers(ctx); err != nil || asleep != sh.asleep {
+	if asleep, err := sh.sleepers(ctx); err != nil || asleep < sh.asleep {
 		return errors.Join(err, fmt.Errorf("%d spaces slept before definitions were shared, and %d do afterward", sh.asleep, asleep))
 	}
 	b.add("share_500_s", "s", served, report.AtMostShare(sharesServe))
@@ -263,21 +263,20 @@ func (b *bench) openSharer(ctx context.Context, s *sides) (sh *sharer, end func(
 		return nil, nil, err
 	}
 	sh.awake, sh.asleep = planes[:sharedAwake], b.shareSpaces-sharedAwake
-	watching, end := context.WithCancel(ctx)
+	using, end := context.WithCancel(ctx)
 	for _, p := range sh.awake {
 		client, _, err := p.client()
 		if err != nil {
 			end()
 			return nil, nil, err
 		}
-		if _, err := client.CoreV1().ConfigMaps("").Watch(watching, metav1.ListOptions{}); err != nil { // it keeps the space awake
-			end()
-			return nil, nil, fmt.Errorf("watch %s: %w", p.name, err)
-		}
+		go wait.UntilWithContext(using, func(ctx context.Context) {
+			_, _ = client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		}, time.Second)
 	}
 	err = wait.PollUntilContextTimeout(ctx, time.Second, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
 		asleep, err := sh.sleepers(ctx)
-		return asleep == sh.asleep, err
+		return asleep >= sh.asleep, err
 	})
 	if err != nil {
 		end()
