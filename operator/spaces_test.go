@@ -23,6 +23,51 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
+// T6, M4: a space that can't have what its tenant says doesn't keep the tenant's other spaces from having it.
+func TestASpaceThatCannotHaveItsTenantsDefaultsHoldsUpNoOther(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	identities := func(kind string, n int) (all []v1alpha1.WorkloadIdentity) {
+		for i := range n {
+			all = append(all, v1alpha1.WorkloadIdentity{Annotation: fmt.Sprintf("cloud.example.com/%s-%d", kind, i), Values: []string{"17"}})
+		}
+		return all
+	}
+	e.create(tenant("solar", ownedBy("alice")))
+	e.spaceIs("solar", "is owned", func(s *v1alpha1.Space) bool { return slices.Equal(names(s), []string{"alice"}) })
+	e.create(&v1alpha1.Space{ObjectMeta: tenant("a-full-one").ObjectMeta, Spec: v1alpha1.SpaceSpec{TenantName: "solar", WorkloadIdentity: identities("own", 8)}})
+	e.spaceIs("a-full-one", "is owned", func(s *v1alpha1.Space) bool { return slices.Equal(names(s), []string{"alice"}) })
+	change(e, tenant("solar"), func(one *v1alpha1.Tenant) { one.Spec.WorkloadIdentity = identities("tenant", 1) })
+	e.spaceIs("solar", "has the tenant's", func(s *v1alpha1.Space) bool { return len(s.Spec.WorkloadIdentity) == 1 })
+}
+
+// O8: an admin who changes a part of what a Space has of its Tenant takes all of it over.
+func TestAnAdminTakesOverAWholeEntryOfATenant(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	quota := func(pods string) []v1alpha1.ScopedQuota {
+		return []v1alpha1.ScopedQuota{{
+			Name: "batch", Hard: map[corev1.ResourceName]resource.Quantity{"pods": resource.MustParse(pods)}, Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating},
+		}}
+	}
+	podsAre := func(want string) func(s *v1alpha1.Space) bool {
+		return func(s *v1alpha1.Space) bool {
+			return len(s.Spec.ScopedQuotas) == 1 && ptr.To(s.Spec.ScopedQuotas[0].Hard["pods"]).String() == want
+		}
+	}
+	e.create(tenant("solar", func(s *v1alpha1.TenantSpec) { s.ScopedQuotas = quota("10") }))
+	space := e.spaceIs("solar", "has the tenant's", podsAre("10"))
+	change(e, space, func(s *v1alpha1.Space) { s.Spec.ScopedQuotas[0].Hard["pods"] = resource.MustParse("5") })
+	change(e, tenant("solar"), func(one *v1alpha1.Tenant) {
+		one.Spec.ScopedQuotas = quota("20")
+		one.Spec.HostNamespaces.Labels = map[string]string{"round": "two"}
+	})
+	space = e.spaceIs("solar", "follows the tenant", func(s *v1alpha1.Space) bool { return s.Spec.HostNamespace.Labels["round"] == "two" })
+	if !podsAre("5")(space) {
+		t.Errorf("the admin's quota is %v now", space.Spec.ScopedQuotas)
+	}
+}
+
 // T1: a space of somebody else is never taken over. It becomes the tenant's when its admin says so.
 func TestASpaceOfTheSameNameIsNotTakenOver(t *testing.T) {
 	e := newEnv(t)

@@ -63,20 +63,28 @@ func (s Space) ServiceAccount(v *corev1.ServiceAccount) *corev1.ServiceAccount {
 	return host
 }
 
-// HasWorkloadIdentity reports whether Berth has set annotations of a host service account by which a cloud gives pods an identity.
-func HasWorkloadIdentity(host *corev1.ServiceAccount) bool {
-	return host.Annotations[AnnotationWorkloadIdentity] != ""
+// HadWorkloadIdentity reports whether Berth sets, or has set, annotations of a host service account by which a cloud gives pods an
+// identity.
+func HadWorkloadIdentity(host *corev1.ServiceAccount) bool {
+	_, had := host.Annotations[AnnotationWorkloadIdentity]
+	return had
 }
 
 // PushServiceAccount copies what Berth sets in a service account to have. What the host's admins add stays. Annotations that Berth set
-// earlier are removed.
+// earlier are removed. Their list stays, and is empty then: the host notes the time of a change only if a field has another value.
 func PushServiceAccount(want, have *corev1.ServiceAccount) bool {
 	changed := false
-	for key := range strings.SplitSeq(have.Annotations[AnnotationWorkloadIdentity], ",") {
-		_, wanted := want.Annotations[key]
-		if _, there := have.Annotations[key]; there && !wanted {
-			delete(have.Annotations, key)
-			changed = true
+	if list, had := have.Annotations[AnnotationWorkloadIdentity]; had {
+		want = want.DeepCopy()
+		if !HadWorkloadIdentity(want) {
+			want.Annotations[AnnotationWorkloadIdentity] = ""
+		}
+		for key := range strings.SplitSeq(list, ",") {
+			_, wanted := want.Annotations[key]
+			if _, there := have.Annotations[key]; there && !wanted {
+				delete(have.Annotations, key)
+				changed = true
+			}
 		}
 	}
 	changed = PushMeta(want, have) || changed

@@ -84,6 +84,9 @@ func TestAHostAccountHasTheAnnotationsThatAreAllowedNow(t *testing.T) {
 			if translate.PushServiceAccount(want, have) {
 				t.Error("a second push differs")
 			}
+			if had := len(tc.was) > 0 && tc.was[roleKey] != ""; had && !translate.HadWorkloadIdentity(have) {
+				t.Error("the host account doesn't tell that it had an identity")
+			}
 		})
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// ScopedQuota is a ResourceQuota for a part of a space's pods.
+// ScopedQuota is a ResourceQuota for a part of a space's pods. One has one field manager: if an admin changes a quota of a Space, the
+// Tenant's must not be merged into it.
 //
+// +structType=atomic
 // +kubebuilder:validation:XValidation:rule="has(self.scopes) || has(self.scopeSelector)",message="a scoped quota needs scopes or a scopeSelector; what is for all pods belongs in spec.quota"
 type ScopedQuota struct {
 	// name is the name of the quota. Its ResourceQuota on the host is berth-NAME.

@@ -18,7 +18,7 @@ func Accounts() Policy {
 		Validations: joined(
 			whose("services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
 			networkPolicies(), services(), endpointSlices(), ingresses(), gateways(), configs(), claims(), deviceClaims(), budgets(),
-			metadata(), shapes(),
+			metadata(), identities(), shapes(),
 		),
 	}
 }

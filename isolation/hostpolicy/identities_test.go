@@ -43,13 +43,17 @@ func withIdentities(t *testing.T, policy hostpolicy.Policy, rules workloadidenti
 
 // M4: a stolen account of a space gives its host accounts no identity of a cloud but those of the space.
 func TestHostileWorkloadIdentities(t *testing.T) {
-	const refused = "only metadata"
-	account := func(pairs ...string) *corev1.ServiceAccount {
+	const refused, marker = "only metadata", translate.AnnotationWorkloadIdentity
+	account := func(pairs ...string) *corev1.ServiceAccount { // the marker lists the keys, unless it is among them
 		a := &corev1.ServiceAccount{AutomountServiceAccountToken: ptr.To(false), ObjectMeta: metav1.ObjectMeta{
 			Name: "mine--default--app", Namespace: "berth-mine", Labels: map[string]string{translate.LabelSpace: "mine"}, Annotations: map[string]string{"berth.dev/name": "app"},
 		}}
+		var keys []string
 		for i := 0; i < len(pairs); i += 2 {
-			a.Annotations[pairs[i]] = pairs[i+1]
+			a.Annotations[pairs[i]], keys = pairs[i+1], append(keys, pairs[i])
+		}
+		if _, set := a.Annotations[marker]; !set && len(keys) > 0 {
+			a.Annotations[marker] = strings.Join(keys, ",")
 		}
 		return a
 	}
@@ -58,36 +62,40 @@ func TestHostileWorkloadIdentities(t *testing.T) {
 		old, new *corev1.ServiceAccount
 		refused  string
 	}{
-		"none":                               {rules: identities(), new: account()},
-		"one of the space's":                 {rules: identities(), new: account(roleKey, ownRoles+"app", "berth.dev/workload-identity", roleKey)},
-		"an exact one":                       {rules: identities(), new: account(roleKey, "arn:aws:iam::111122223333:role/shared")},
-		"both":                               {rules: identities(), new: account(roleKey, ownRoles+"app", "azure.workload.identity/client-id", "1111")},
-		"one of the space's, without a list": {new: account(roleKey, ownRoles+"app"), refused: refused},
-		"another tenant's":                   {rules: identities(), new: account(roleKey, "arn:aws:iam::111122223333:role/yours-app"), refused: refused},
-		"longer than an exact one":           {rules: identities(), new: account(roleKey, "arn:aws:iam::111122223333:role/shared2"), refused: refused},
-		"the entry itself":                   {rules: identities(), new: account(roleKey, ownRoles+"*"), refused: refused},
-		"a star":                             {rules: identities(), new: account(roleKey, "*"), refused: refused},
-		"none at all":                        {rules: identities(), new: account(roleKey, ""), refused: refused},
-		"of another key":                     {rules: identities(), new: account("azure.workload.identity/client-id", ownRoles+"app"), refused: refused},
-		"another key":                        {rules: identities(), new: account("iam.gke.io/gcp-service-account", ownRoles+"app"), refused: refused},
-		"a key that ends like it":            {rules: identities(), new: account("x.eks.amazonaws.com/role-arn", ownRoles+"app"), refused: refused},
-		"a key that begins like it":          {rules: identities(), new: account("eks.amazonaws.com/role", "arn=x"), refused: refused},
-		"a label's entry":                    {rules: identities(), new: account(useLabel, "true"), refused: refused},
-		"two lines":                          {rules: identities(), new: account(roleKey, ownRoles+"app\nx"), refused: refused},
-		"a line break at the end":            {rules: identities(), new: account(roleKey, ownRoles+"app\n"), refused: refused},
-		"a letter like another":              {rules: identities(), new: account(roleKey, ownRoles+"\u0430pp"), refused: refused},
-		"an invisible letter":                {rules: identities(), new: account(roleKey, ownRoles+"\u200b"), refused: refused},
-		"too long":                           {rules: identities(), new: account(roleKey, ownRoles+strings.Repeat("x", 1000)), refused: refused},
-		"a way up":                           {rules: identities(), new: account(roleKey, ownRoles+"x/../yours-app"), refused: refused},
-		"dots":                               {rules: identities(), new: account(roleKey, ownRoles+"app.v1.2")},
-		"a comma":                            {rules: identities(), new: account(roleKey, ownRoles+"app,x"), refused: refused},
-		"changed to another tenant's":        {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(roleKey, "arn:aws:iam::111122223333:role/yours"), refused: refused},
-		"changed to another of its own":      {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(roleKey, ownRoles+"db")},
-		"kept, as an admin wrote it":         {rules: identities(), old: account(roleKey, "by-hand"), new: account(roleKey, "by-hand", "berth.dev/uid", "u")},
-		"changed, when the list is gone":     {old: account(roleKey, ownRoles+"app"), new: account(roleKey, ownRoles+"db"), refused: refused},
-		"removed, when the list is gone":     {old: account(roleKey, ownRoles+"app"), new: account()},
-		"put back, when the list is gone":    {old: account(), new: account(roleKey, ownRoles+"app"), refused: refused},
-		"created again, without the list":    {new: account(roleKey, "by-hand"), refused: refused},
+		"none":                                       {rules: identities(), new: account()},
+		"one of the space's":                         {rules: identities(), new: account(roleKey, ownRoles+"app")},
+		"one without the marker":                     {rules: identities(), new: account(roleKey, ownRoles+"app", marker, ""), refused: refused},
+		"one with the marker of another":             {rules: identities(), new: account(roleKey, ownRoles+"app", marker, "azure.workload.identity/client-id"), refused: refused},
+		"the marker is emptied":                      {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(roleKey, ownRoles+"app", marker, ""), refused: "must list the annotations"},
+		"the marker is emptied, and the key is gone": {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(marker, "")},
+		"an exact one":                               {rules: identities(), new: account(roleKey, "arn:aws:iam::111122223333:role/shared")},
+		"both":                                       {rules: identities(), new: account(roleKey, ownRoles+"app", "azure.workload.identity/client-id", "1111")},
+		"one of the space's, without a list":         {new: account(roleKey, ownRoles+"app"), refused: refused},
+		"another tenant's":                           {rules: identities(), new: account(roleKey, "arn:aws:iam::111122223333:role/yours-app"), refused: refused},
+		"longer than an exact one":                   {rules: identities(), new: account(roleKey, "arn:aws:iam::111122223333:role/shared2"), refused: refused},
+		"the entry itself":                           {rules: identities(), new: account(roleKey, ownRoles+"*"), refused: refused},
+		"a star":                                     {rules: identities(), new: account(roleKey, "*"), refused: refused},
+		"none at all":                                {rules: identities(), new: account(roleKey, ""), refused: refused},
+		"of another key":                             {rules: identities(), new: account("azure.workload.identity/client-id", ownRoles+"app"), refused: refused},
+		"another key":                                {rules: identities(), new: account("iam.gke.io/gcp-service-account", ownRoles+"app"), refused: refused},
+		"a key that ends like it":                    {rules: identities(), new: account("x.eks.amazonaws.com/role-arn", ownRoles+"app"), refused: refused},
+		"a key that begins like it":                  {rules: identities(), new: account("eks.amazonaws.com/role", "arn=x"), refused: refused},
+		"a label's entry":                            {rules: identities(), new: account(useLabel, "true"), refused: refused},
+		"two lines":                                  {rules: identities(), new: account(roleKey, ownRoles+"app\nx"), refused: refused},
+		"a line break at the end":                    {rules: identities(), new: account(roleKey, ownRoles+"app\n"), refused: refused},
+		"a letter like another":                      {rules: identities(), new: account(roleKey, ownRoles+"\u0430pp"), refused: refused},
+		"an invisible letter":                        {rules: identities(), new: account(roleKey, ownRoles+"\u200b"), refused: refused},
+		"too long":                                   {rules: identities(), new: account(roleKey, ownRoles+strings.Repeat("x", 1000)), refused: refused},
+		"a way up":                                   {rules: identities(), new: account(roleKey, ownRoles+"x/../yours-app"), refused: refused},
+		"dots":                                       {rules: identities(), new: account(roleKey, ownRoles+"app.v1.2")},
+		"a comma":                                    {rules: identities(), new: account(roleKey, ownRoles+"app,x"), refused: refused},
+		"changed to another tenant's":                {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(roleKey, "arn:aws:iam::111122223333:role/yours"), refused: refused},
+		"changed to another of its own":              {rules: identities(), old: account(roleKey, ownRoles+"app"), new: account(roleKey, ownRoles+"db")},
+		"kept, as an admin wrote it":                 {rules: identities(), old: account(roleKey, "by-hand", marker, ""), new: account(roleKey, "by-hand", "berth.dev/uid", "u", marker, "")},
+		"changed, when the list is gone":             {old: account(roleKey, ownRoles+"app"), new: account(roleKey, ownRoles+"db"), refused: refused},
+		"removed, when the list is gone":             {old: account(roleKey, ownRoles+"app"), new: account()},
+		"put back, when the list is gone":            {old: account(), new: account(roleKey, ownRoles+"app"), refused: refused},
+		"created again, without the list":            {new: account(roleKey, "by-hand"), refused: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := of("", "serviceaccounts", "ServiceAccount", tc.new)
@@ -173,6 +181,7 @@ func identify(p *corev1.Pod, name, path, audience string, variables ...string) {
 // L3: the longest list costs a host little, and an account with more annotations than the list has entries is refused, not let in.
 func TestTheLongestListOfIdentitiesIsWithinTheHostsBudget(t *testing.T) {
 	var rules workloadidentity.Rules
+	var keys []string
 	for i := range 16 { // those of the configuration, and those of the space
 		rule := workloadidentity.Rule{Annotation: fmt.Sprintf("cloud-%d.example.com/%s", i, strings.Repeat("k", 63)), PodLabels: map[string]string{fmt.Sprintf("cloud-%d.example.com/l", i): strings.Repeat("v", 63)}}
 		for j := range 32 {
@@ -185,9 +194,12 @@ func TestTheLongestListOfIdentitiesIsWithinTheHostsBudget(t *testing.T) {
 	}}
 	for _, rule := range rules {
 		a.Annotations[rule.Annotation] = strings.TrimSuffix(rule.Values[31], "*") + strings.Repeat("y", 745)
+		keys = append(keys, rule.Annotation)
 	}
-	accounts := withIdentities(t, hostpolicy.Accounts(), rules)
-	message, cost := accounts.refuses(of("", "serviceaccounts", "ServiceAccount", a))
+	a.Annotations[translate.AnnotationWorkloadIdentity] = strings.Join(keys, ",")
+	accounts, w := withIdentities(t, hostpolicy.Accounts(), rules), of("", "serviceaccounts", "ServiceAccount", a)
+	w.old = a.DeepCopy()
+	message, cost := accounts.refuses(w)
 	if message != "" {
 		t.Errorf("refused: %s", message)
 	}

@@ -6,6 +6,7 @@ package tenant
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -18,18 +19,20 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// applySpaces gives the tenant's spaces what the tenant says.
+// applySpaces gives the tenant's spaces what the tenant says. If one can't have it, the others have it all the same.
 func (one *run) applySpaces(ctx context.Context) error {
 	labels := one.treeLabels()
+	var errs []error
 	for i := range one.spaces {
 		if !one.spaces[i].DeletionTimestamp.IsZero() {
 			continue
 		}
 		if err := one.applySpace(ctx, &one.spaces[i], labels); err != nil {
-			return fmt.Errorf("apply space %s: %w", one.spaces[i].Name, err)
+			errs = append(errs, fmt.Errorf("apply space %s: %w", one.spaces[i].Name, err))
 		}
 	}
-	return nil
+	const few = 5 // of many, which mostly have the same cause
+	return errors.Join(errs[:min(len(errs), few)]...)
 }
 
 func (one *run) applySpace(ctx context.Context, space *v1alpha1.Space, treeLabels map[string]string) error {

@@ -38,6 +38,9 @@ func (s *Settings) checkIdentities(reserved []string, path *field.Path) (errs fi
 		return nil
 	}
 	path = path.Child("workloadIdentity")
+	if n := len(s.identities); n > workloadidentity.MaxRules {
+		errs = append(errs, field.Invalid(path, n, fmt.Sprintf("a space has %d entries at most, with those of spaceDefaults of the platform's configuration; remove some", workloadidentity.MaxRules)))
+	}
 	if !s.sync.On(resources.ServiceAccounts) {
 		errs = append(errs, field.Forbidden(path,
 			`the space's pods have no service accounts of their own on the host; set the sync option serviceaccounts to "on" in spaceDefaults.sync of the platform's configuration, or remove workloadIdentity`))

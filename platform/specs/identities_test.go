@@ -4,6 +4,7 @@
 package specs
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -43,6 +44,13 @@ func TestIdentitiesOfASpaceReplaceThoseOfTheDefaults(t *testing.T) {
 	}
 }
 
+func many(key string, n int) (all []v1alpha1.WorkloadIdentity) {
+	for i := range n {
+		all = append(all, v1alpha1.WorkloadIdentity{Annotation: fmt.Sprintf("cloud.example.com/%s-%d", key, i), Values: []string{"17"}})
+	}
+	return all
+}
+
 func TestWrongIdentitiesAreRejectedWithTheirField(t *testing.T) {
 	roles := []v1alpha1.WorkloadIdentity{{Annotation: "cloud.example.com/role", Values: []string{"own-*"}}}
 	labeled := []v1alpha1.WorkloadIdentity{{Annotation: "cloud.example.com/role", Values: []string{"own-*"}, PodLabels: map[string]v1alpha1.LabelValue{"cloud.example.com/use": "true"}}}
@@ -52,6 +60,9 @@ func TestWrongIdentitiesAreRejectedWithTheirField(t *testing.T) {
 		"spaces[0].spec.workloadIdentity: Forbidden":                                                        {Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{WorkloadIdentity: roles})}},
 		`set the sync option serviceaccounts to "on"`: {
 			SpaceDefaults: v1alpha1.SpaceSpec{Sync: accountsSynced("on"), WorkloadIdentity: roles}, Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{Sync: accountsSynced("off")})},
+		},
+		"spaces[0].spec.workloadIdentity: Invalid value: 9: a space has 8 entries at most, with those of spaceDefaults": {
+			SpaceDefaults: v1alpha1.SpaceSpec{Sync: accountsSynced("on"), WorkloadIdentity: many("usual", 5)}, Spaces: []v1alpha1.Space{space("a", v1alpha1.SpaceSpec{WorkloadIdentity: many("own", 4)})},
 		},
 		"spaceDefaults.workloadIdentity[0]." + others: {SpaceDefaults: v1alpha1.SpaceSpec{Sync: accountsSynced("on"), WorkloadIdentity: labeled}},
 		"spaces[0].spec.workloadIdentity[0]." + others: {

@@ -34,7 +34,9 @@ func (s *Syncer) syncServiceAccounts() error {
 		UpdateSubresources: func(_ context.Context, v, _, host *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
 			return host, engine.Forbid(s.Space.Settings.WorkloadIdentity.Check(v.Annotations))
 		},
-		ConcernsNoOthers: func(was, is *corev1.ServiceAccount) bool { return maps.Equal(was.Annotations, is.Annotations) },
+		ConcernsNoOthers: func(was, is *corev1.ServiceAccount) bool {
+			return s.Space.Settings.WorkloadIdentity.Same(was.Annotations, is.Annotations)
+		},
 	}, func(v *corev1.ServiceAccount, enqueue func(engine.Key)) {
 		if len(s.Space.Settings.WorkloadIdentity) > 0 { // pods may wait for another annotation
 			s.enqueuePods(v.Namespace, enqueue)
@@ -74,7 +76,7 @@ func (s *Syncer) withAccount(ctx context.Context, v, host *corev1.Pod) error {
 	want := s.Space.ServiceAccount(account)
 	have, exists := hostcache.Get[*corev1.ServiceAccount](s.Host, resources.ServiceAccounts, want.Namespace, want.Name)
 	switch {
-	case len(s.Space.Settings.WorkloadIdentity) > 0, exists && translate.HasWorkloadIdentity(have):
+	case len(s.Space.Settings.WorkloadIdentity) > 0, exists && translate.HadWorkloadIdentity(have):
 		if err := s.identify(ctx, v, host); err != nil {
 			return err
 		}
@@ -100,8 +102,8 @@ func (s *Syncer) accountOf(v *corev1.Pod) (*corev1.ServiceAccount, error) {
 // keeps for good what it got by an older version: no identity, or one that was taken away. The host gives times in whole seconds.
 const webhookLag = 2 * time.Second
 
-// sinceChange returns how long a host account is as it is, by the host's clock. If that clock is wrong by more than webhookLag, nothing
-// waits for it. An account that has no identity, and never had one, has not changed.
+// sinceChange returns how long a host account is as it is, by the host's clock. If that clock is ahead by more than webhookLag, nothing
+// waits for it. A new account may be in the place of one that had an identity.
 func (s *Syncer) sinceChange(host *corev1.ServiceAccount) time.Duration {
 	last := host.CreationTimestamp.Time
 	for _, entry := range host.ManagedFields {
@@ -110,7 +112,7 @@ func (s *Syncer) sinceChange(host *corev1.ServiceAccount) time.Duration {
 		}
 	}
 	since := s.Clock.Since(last)
-	if since < -webhookLag || last.Equal(host.CreationTimestamp.Time) && !translate.HasWorkloadIdentity(host) {
+	if since < -webhookLag {
 		return webhookLag
 	}
 	return max(since, 0)

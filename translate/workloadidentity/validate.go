@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// MaxRules is how many rules a space has at most, with those of the configuration.
+const MaxRules = 8
+
 // The schema of Space and Tenant has the same bounds.
 const (
-	maxRules  = 8
 	maxValues = 32
 	maxLabels = 4
 	maxEntry  = 256
@@ -44,8 +46,8 @@ var (
 // Validate returns an error for each part of the rules that is invalid. The schema of Space and Tenant rejects it, too, but not in a
 // configuration file.
 func (r Rules) Validate(path *field.Path) (errs field.ErrorList) {
-	if len(r) > maxRules {
-		errs = append(errs, field.TooMany(path, len(r), maxRules))
+	if len(r) > MaxRules {
+		errs = append(errs, field.TooMany(path, len(r), MaxRules))
 	}
 	seen := map[string]bool{}
 	for i := range r {

@@ -101,6 +101,15 @@ func (r Rules) Allowed(annotations map[string]string) map[string]string {
 	return allowed
 }
 
+// Same reports whether two ServiceAccounts have the same annotations, of those that the rules are about.
+func (r Rules) Same(one, other map[string]string) bool {
+	return !slices.ContainsFunc(r, func(rule Rule) bool {
+		value, has := one[rule.Annotation]
+		otherValue, otherHas := other[rule.Annotation]
+		return has != otherHas || value != otherValue
+	})
+}
+
 // PodLabels returns the labels of a pod that go to the host as they are, by the annotations of its ServiceAccount.
 func (r Rules) PodLabels(account, pod map[string]string) (labels map[string]string) {
 	allowed := r.Allowed(account)

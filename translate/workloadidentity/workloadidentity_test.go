@@ -239,3 +239,23 @@ func TestWrongRulesAreRejectedWithTheirField(t *testing.T) {
 		})
 	}
 }
+
+func TestSame(t *testing.T) {
+	rules := workloadidentity.Rules{{Annotation: "cloud.example.com/id", Values: []string{"17"}}}
+	id := map[string]string{"cloud.example.com/id": "17"}
+	for name, tc := range map[string]struct {
+		one, other map[string]string
+		want       bool
+	}{
+		"none":                 {nil, map[string]string{}, true},
+		"another annotation":   {id, map[string]string{"cloud.example.com/id": "17", "note": "x"}, true},
+		"added":                {nil, id, false},
+		"removed":              {id, nil, false},
+		"another value":        {id, map[string]string{"cloud.example.com/id": "18"}, false},
+		"added, with no value": {nil, map[string]string{"cloud.example.com/id": ""}, false},
+	} {
+		if got := rules.Same(tc.one, tc.other); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}

@@ -740,6 +740,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: io.k8s.api.core.v1.ResourceQuotaScope
           elementRelationship: associative
+    elementRelationship: atomic
 - name: com.github.berth-dev.berth.api.v1alpha1.ShareScope
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SharedObject

@@ -13,7 +13,8 @@ import (
 // ScopedQuotaApplyConfiguration represents a declarative configuration of the ScopedQuota type for use
 // with apply.
 //
-// ScopedQuota is a ResourceQuota for a part of a space's pods.
+// ScopedQuota is a ResourceQuota for a part of a space's pods. One has one field manager: if an admin changes a quota of a Space, the
+// Tenant's must not be merged into it.
 type ScopedQuotaApplyConfiguration struct {
 	// name is the name of the quota. Its ResourceQuota on the host is berth-NAME.
 	Name *string `json:"name,omitempty"`
