@@ -110,7 +110,7 @@ func TestHostileOwnersAllowThemselvesNoIdentities(t *testing.T) {
 	if after := host.kubectl(t, "get", "tenant,space", "solar", "-o", "jsonpath={.items[*].spec}"); after != before || !strings.Contains(after, "solar-*") {
 		t.Errorf("the specs are\n%s\nand were\n%s", after, before)
 	}
-	if list := must(host.CoreV1().Namespaces().Get(t.Context(), "berth-solar", metav1.GetOptions{}))(t).Annotations["berth.dev/workload-identity"]; strings.Contains(list, rolePrefix+"*") {
+	if list := must(host.CoreV1().Namespaces().Get(t.Context(), "berth-solar", metav1.GetOptions{}))(t).Annotations[identityMarker]; strings.Contains(list, rolePrefix+"*") {
 		t.Errorf("the host's policies read %s", list)
 	}
 }
@@ -177,7 +177,7 @@ func TestHostileUsesOfIdentitiesThatWereTakenAway(t *testing.T) {
 		// The Tenant's values are not merged into those of the Space when the operator applies it again.
 		host.kubectl(t, "patch", "tenant", "solar", "--type", "merge", "--patch", "spec: {hostNamespaces: {labels: {example.com/again: '1'}}}")
 		await(t, host.CoreV1().Namespaces().Get, "berth-solar", func(n *corev1.Namespace) error {
-			if list := n.Annotations["berth.dev/workload-identity"]; n.Labels["example.com/again"] != "1" || list != roleKey+"="+rolePrefix+"solar-db" {
+			if list := n.Annotations[identityMarker]; n.Labels["example.com/again"] != "1" || list != roleKey+"="+rolePrefix+"solar-db" {
 				return fmt.Errorf("the namespace has the labels %v, and the host's policies read %s", n.Labels, list)
 			}
 			return nil
@@ -203,7 +203,7 @@ func TestHostileObjectsSmuggleNoIdentity(t *testing.T) {
 	solar := b.space(t, "solar")
 	claims := map[string]string{
 		roleKey: rolePrefix + "solar-app", clientKey: clientID, "iam.gke.io/gcp-service-account": "solar@p.iam.gserviceaccount.com", "eks.amazonaws.com/audience": "sts.amazonaws.com",
-		"azure.workload.identity/inject-proxy-sidecar": "true", "berth.dev/workload-identity": roleKey, "vault.hashicorp.com/agent-inject": "true",
+		"azure.workload.identity/inject-proxy-sidecar": "true", identityMarker: roleKey, "vault.hashicorp.com/agent-inject": "true",
 	}
 	labels := map[string]string{useLabel: "true", "azure.workload.identity/inject-proxy-sidecar": "true", "eks.amazonaws.com/pod": "x", "label.berth.dev/azure.workload.identity": "x", "app": "web"}
 	for _, namespace := range []string{"shop", "shop--x"} {
@@ -264,7 +264,7 @@ func TestHostileObjectsSmuggleNoIdentity(t *testing.T) {
 		}
 		if a.Annotations[roleKey] != "" {
 			identified++
-		} else if a.Annotations["berth.dev/workload-identity"] != "" {
+		} else if a.Annotations[identityMarker] != "" {
 			t.Errorf("the host account %s has %v", a.Name, a.Annotations)
 		}
 	}

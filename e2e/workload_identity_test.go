@@ -27,8 +27,11 @@ const (
 	clientKey  = "azure.workload.identity/client-id"
 	useLabel   = "azure.workload.identity/use"
 	rolePrefix = "arn:aws:iam::111122223333:role/"
-	clientID   = "11111111-2222-3333-4444-555555555555"
-	solarList  = `{workloadIdentity: [{annotation: ` + roleKey + `, values: ["` + rolePrefix + `solar-*"]},
+	// identityMarker on a host account lists the annotations that Berth set.
+	identityMarker = "berth.dev/workload-identity"
+
+	clientID  = "11111111-2222-3333-4444-555555555555"
+	solarList = `{workloadIdentity: [{annotation: ` + roleKey + `, values: ["` + rolePrefix + `solar-*"]},
   {annotation: ` + clientKey + `, values: [` + clientID + `], podLabels: {` + useLabel + `: "true"}}]}`
 	withAccounts = `spaceDefaults: {sync: [{resource: serviceaccounts, value: "on"}]}`
 )
@@ -227,7 +230,7 @@ func TestPodsHaveTheCloudIdentityThatTheAdminAllows(t *testing.T) {
 		theirs := host.as(t, account, "system:serviceaccounts", "system:serviceaccounts:berth-solar", "system:authenticated").CoreV1().ServiceAccounts("berth-solar")
 		forged := func(name, value string) *corev1.ServiceAccount {
 			return &corev1.ServiceAccount{AutomountServiceAccountToken: ptr.To(false), ObjectMeta: metav1.ObjectMeta{
-				Name: "solar--default--" + name, Labels: map[string]string{labelSpace: "solar"}, Annotations: map[string]string{roleKey: value},
+				Name: "solar--default--" + name, Labels: map[string]string{labelSpace: "solar"}, Annotations: map[string]string{roleKey: value, identityMarker: roleKey},
 			}}
 		}
 		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -236,8 +239,12 @@ func TestPodsHaveTheCloudIdentityThatTheAdminAllows(t *testing.T) {
 		}
 		_, err := theirs.Create(t.Context(), forged("forged", rolePrefix+"lunar-app"), dry)
 		refused(t, "a role of another tenant", err, "only metadata")
+		unmarked := forged("forged", rolePrefix+"solar-forged")
+		delete(unmarked.Annotations, identityMarker)
+		_, err = theirs.Create(t.Context(), unmarked, dry)
+		refused(t, "a role that Berth would take for the admin's", err, "only metadata")
 		have := must(theirs.Get(t.Context(), "solar--default--thief", metav1.GetOptions{}))(t)
-		have.Annotations[roleKey] = rolePrefix + "lunar-app"
+		have.Annotations[roleKey], have.Annotations[identityMarker] = rolePrefix+"lunar-app", roleKey
 		_, err = theirs.Update(t.Context(), have, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		refused(t, "a change to a role of another tenant", err, "only metadata")
 	})
