@@ -196,7 +196,7 @@ func (d *daemons) attacks(t *testing.T) {
 		"host-network":    {`{hostNetwork: true, containers: [{name: c, image: i}]}`, "hostNetwork"},
 		"host-pid":        {`{hostPID: true, containers: [{name: c, image: i}]}`, "hostPID"},
 		"privileged":      {`{containers: [{name: c, image: i, securityContext: {privileged: true}}]}`, "privileged"},
-		"a-selector":      {`{nodeSelector: {kubernetes.io/os: linux}, containers: [{name: c, image: i}]}`, "nodeSelector"},
+		"a-selector":      {`{nodeSelector: {app.kubernetes.io/managed-by: berth}, containers: [{name: c, image: i}]}`, "nodeSelector"},
 		"a-preference":    {`{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: rack, operator: Exists}]}}]}}, containers: [{name: c, image: i}]}`, "nodeAffinity"},
 		"system-priority": {`{priorityClassName: system-node-critical, containers: [{name: c, image: i}]}`, "priorityClassName"},
 	} {
