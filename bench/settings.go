@@ -123,6 +123,9 @@ func (s *settings) check() error {
 	if s.quietSpaces >= side.MaxTenants {
 		return fmt.Errorf("-quiet-spaces is %d: want less than %d", s.quietSpaces, side.MaxTenants)
 	}
+	if s.shareSpaces <= sharedAwake {
+		return fmt.Errorf("-share-spaces is %d: want more than %d, which are awake", s.shareSpaces, sharedAwake)
+	}
 	if s.noisyFor < quietEvery {
 		return fmt.Errorf("-noisy-for is %s: want at least %s", s.noisyFor, quietEvery)
 	}

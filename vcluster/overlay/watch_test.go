@@ -209,10 +209,10 @@ func TestASwitchFollowsAllEarlierChanges(t *testing.T) {
 // gets its events when others end.
 func TestHostileWatchesHoldFewSharedDefinitions(t *testing.T) {
 	t.Parallel()
-	const watches, room = 40, 4
+	const watches, withinLimit = 40, 4
 	set := setOf(t, "host", "Apple", "Banana")
 	size := set.Of("apples.example.com").Size()
-	account := bounds.NewAccount(bounds.Limits{bounds.WatchBytes: room * size})
+	account := bounds.NewAccount(bounds.Limits{bounds.WatchBytes: withinLimit * size})
 	source := &definitions.Source{}
 	source.Set(set)
 	s := open(t, source, account)
@@ -238,9 +238,9 @@ func TestHostileWatchesHoldFewSharedDefinitions(t *testing.T) {
 	for range watches {
 		open = append(open, start())
 	}
-	used("clients that take nothing", func(n int64) bool { return n > room*size })
+	used("clients that take nothing", func(n int64) bool { return n > withinLimit*size })
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 200*time.Millisecond, true, func(context.Context) (bool, error) {
-		return account.Used(bounds.WatchBytes) > (room+1)*size+size/2, nil // one may exceed the limit, and the two differ a little
+		return account.Used(bounds.WatchBytes) > (withinLimit+1)*size+size/2, nil // one may exceed the limit, and the two differ a little
 	})
 	if err == nil {
 		t.Fatalf("%d bytes are held, of definitions of %d", account.Used(bounds.WatchBytes), size)
