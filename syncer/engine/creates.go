@@ -86,7 +86,7 @@ func (k *Resource[T]) CreateBounded(ctx context.Context, host T) error {
 func (k *Resource[T]) reserveCreate(o hostcache.Object) error {
 	k.creates.mu.Lock()
 	defer k.creates.mu.Unlock()
-	delivered := k.Host.Routers[k.Name].Delivered.Load() // must be read before the cache
+	delivered := k.Host.Router(k.Name).Delivered.Load() // must be read before the cache
 	others := map[types.NamespacedName]struct{}{}
 	for host := range hostcache.Of[T](k.Host, k.Space.Name, k.Name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}

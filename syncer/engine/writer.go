@@ -73,7 +73,7 @@ func (w *Writer) seen() bool {
 	defer w.mu.Unlock()
 	w.tidy()
 	for resource, wrote := range w.written {
-		if w.Host.Routers[resource].Delivered.Load() >= wrote {
+		if f := w.Host.Router(resource); f == nil || f.Delivered.Load() >= wrote { // one that is no longer watched shows nothing
 			delete(w.written, resource)
 		}
 	}
@@ -86,7 +86,9 @@ func (w *Writer) tidy() {
 		there, ok := hostcache.Get[client.Object](w.Host, o.Resource, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.written[o.Resource] = max(w.written[o.Resource], w.Host.Routers[o.Resource].Reached.Load())
+			if f := w.Host.Router(o.Resource); f != nil {
+				w.written[o.Resource] = max(w.written[o.Resource], f.Reached.Load())
+			}
 		}
 	}
 	w.tidied = len(w.deleted)
