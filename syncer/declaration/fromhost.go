@@ -4,7 +4,6 @@
 package declaration
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -132,28 +131,10 @@ func (d *Declaration) ShowStatus(v, host *unstructured.Unstructured) (out *unstr
 	return d.statusOf(v, host, r.value)
 }
 
-// UpdateShown copies what a space is to show to have, and reports whether anything differed. Labels and annotations that the tenant added
-// are removed.
-func UpdateShown(want, have *unstructured.Unstructured) (changed bool) {
-	if !maps.Equal(have.GetLabels(), want.GetLabels()) {
-		have.SetLabels(want.GetLabels())
-		changed = true
-	}
-	if len(have.GetAnnotations()) > 0 {
-		have.SetAnnotations(nil)
-		changed = true
-	}
-	for name := range have.Object {
-		if _, wanted := want.Object[name]; !wanted && !isMeta(name) {
-			delete(have.Object, name)
-			changed = true
-		}
-	}
-	for name, value := range want.Object {
-		if !isMeta(name) && !covers(have.Object[name], value) {
-			have.Object[name] = runtime.DeepCopyJSONValue(value)
-			changed = true
-		}
-	}
-	return changed
+// Shown returns the object that replaces the one that a space has, so that it is as the host's again, whatever the tenant changed.
+func (d *Declaration) Shown(v, host *unstructured.Unstructured) *unstructured.Unstructured {
+	out := d.Show(host)
+	out.SetUID(v.GetUID())
+	out.SetResourceVersion(v.GetResourceVersion())
+	return out
 }

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -175,10 +175,13 @@ func (t *toHost) name(l *leaf, name string, at *field.Path) any {
 	return t.space.HostName(t.namespace, name, NameLimit)
 }
 
+// returnedMark is in the names of Secrets that return, after the namespace.
+const returnedMark = ".returned"
+
 // ReturnedName is the name on the host of a Secret that returns to a space. No namespace has a dot, so no Secret of the tenant has this name
 // there.
 func ReturnedName(space translate.Space, namespace, name string) string {
-	return space.HostName(namespace+".returned", name, NameLimit)
+	return space.HostName(namespace+returnedMark, name, translate.LimitSubdomain)
 }
 
 func (t *toHost) selector(value any, at *field.Path) any {
@@ -257,6 +260,19 @@ func (d *Declaration) Returned(v *unstructured.Unstructured) (names []string) {
 	if d.returned {
 		collect(d.tree, v.Object, func(l *leaf, value any) {
 			if name, ok := value.(string); ok && l.kind == v1alpha1.FieldReturnedSecret && len(apivalidation.NameIsDNSSubdomain(name, false)) == 0 {
+				names = append(names, name)
+			}
+		})
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ReturnedOf returns the names on the host of the Secrets that return for a host object.
+func (d *Declaration) ReturnedOf(host *unstructured.Unstructured) (names []string) {
+	if d.returned {
+		collect(d.tree, host.Object, func(l *leaf, value any) {
+			if name, ok := value.(string); ok && l.kind == v1alpha1.FieldReturnedSecret && name != "" {
 				names = append(names, name)
 			}
 		})

@@ -99,7 +99,9 @@ func (l *leaf) compile() error {
 }
 
 // reserved reports whether CEL doesn't take a name as that of a field.
-func reserved(name string) bool { return slices.Contains([]string{"in", "true", "false", "null"}, name) }
+func reserved(name string) bool {
+	return slices.Contains([]string{"in", "true", "false", "null"}, name)
+}
 
 // inSchema returns an error if a schema has no field at a path. A nil schema has all.
 func inSchema(schema *apiextensionsv1.JSONSchemaProps, names []string) error {

@@ -48,7 +48,7 @@ type Host struct {
 	short       sync.Map // the names of spaces of which a quota has rejected something
 	// stale are the spaces' host objects of disabled resources. The values are *metav1.PartialObjectMetadata. Start
 	// sets them.
-	stale sync.Map
+	stale    sync.Map
 	reach    *reach
 	declared declared
 }
