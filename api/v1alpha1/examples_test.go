@@ -102,7 +102,7 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 	}
 	for kind, object := range map[string]any{
 		"Space": v1alpha1.Space{}, "Tenant": v1alpha1.Tenant{}, "TenantOwner": v1alpha1.TenantOwner{}, "BerthConfiguration": v1alpha1.BerthConfiguration{},
-		"Publication": v1alpha1.Publication{}, "CRDShare": v1alpha1.CRDShare{},
+		"Publication": v1alpha1.Publication{}, "CRDShare": v1alpha1.CRDShare{}, "ResourceSync": v1alpha1.ResourceSync{},
 	} {
 		var paths []string
 		for _, part := range []string{"Spec", "Status"} {
