@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -164,11 +165,12 @@ func unset(v reflect.Value, path string) (paths []string) {
 			paths = append(paths, unset(value, at)...)
 		case reflect.Slice:
 			if element := value.Type().Elem(); element.Kind() == reflect.Struct {
-				first := reflect.Zero(element)
-				if value.Len() > 0 {
-					first = value.Index(0)
+				missing := unset(reflect.Zero(element), at+"[]")
+				for j := range value.Len() { // not all fields go together
+					in := unset(value.Index(j), at+"[]")
+					missing = slices.DeleteFunc(missing, func(path string) bool { return !slices.Contains(in, path) })
 				}
-				paths = append(paths, unset(first, at+"[]")...)
+				paths = append(paths, missing...)
 			}
 		}
 	}
