@@ -175,13 +175,13 @@ func (t *toHost) name(l *leaf, name string, at *field.Path) any {
 	return t.space.HostName(t.namespace, name, NameLimit)
 }
 
-// returnedMark is in the names of Secrets that return, after the namespace.
-const returnedMark = ".returned"
+// ReturnedMark is in the names on the host of Secrets that return, after the namespace. No translated name of another object has it there.
+const ReturnedMark = ".returned"
 
 // ReturnedName is the name on the host of a Secret that returns to a space. No namespace has a dot, so no Secret of the tenant has this name
 // there.
 func ReturnedName(space translate.Space, namespace, name string) string {
-	return space.HostName(namespace+returnedMark, name, translate.LimitSubdomain)
+	return space.HostName(namespace+ReturnedMark, name, translate.LimitSubdomain)
 }
 
 func (t *toHost) selector(value any, at *field.Path) any {
