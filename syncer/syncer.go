@@ -127,9 +127,6 @@ func New(c Config) (*Syncer, error) {
 	if err := s.declare(c); err != nil {
 		return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
 	}
-	if err := custom.Declare(e, c.Declared); err != nil {
-		return nil, fmt.Errorf("sync space %s: %w", c.Space.Name, err)
-	}
 	if c.Shares != nil {
 		shares.Declare(e, onHost, c.Shares)
 	}
@@ -140,12 +137,13 @@ func New(c Config) (*Syncer, error) {
 func (s *Syncer) declare(c Config) error {
 	classes := classes.New(s.engine)
 	declarations := classes.Declarations()
+	services := services.New(s.engine, c.Declared)
 	for _, of := range []map[string]func() error{
 		pods.New(s.engine, pods.Config{
 			Classes: classes, Where: c.Where, Release: c.Release, TokenKey: c.TokenKey, Patches: c.Patches, Tenant: c.Tenant,
 		}).Declarations(),
 		storage.New(s.engine, classes).Declarations(),
-		services.New(s.engine).Declarations(),
+		services.Declarations(),
 	} {
 		maps.Copy(declarations, of)
 	}
@@ -166,7 +164,7 @@ func (s *Syncer) declare(c Config) error {
 			s.engine.RemoveStale(k.Name)
 		}
 	}
-	return nil
+	return custom.Declare(s.engine, c.Declared, services.LeadsOut)
 }
 
 // Run syncs until ctx ends, and returns when all of its work has stopped. It may be called once.

@@ -109,7 +109,7 @@ const (
 // SyncedField is a field that is copied.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type == 'Value' || !has(self.rule)",message="rule is only for fields of type Value; names are checked by their type"
-// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Imported') == has(self.resource)",message="resource is required for type Imported, and only for that"
+// +kubebuilder:validation:XValidation:rule="has(self.type) && self.type == 'Imported' ? has(self.resource) : !has(self.resource) || has(self.type) && self.type == 'Object'",message="resource is required for type Imported, and only for that and for type Object"
 type SyncedField struct {
 	// path is where the field is, with dots between names, and [*] after the name of a list for each of its items:
 	// spec.rules[*].backendRefs[*].name. What is below the field is copied with it.
@@ -121,8 +121,9 @@ type SyncedField struct {
 	// type says what the field is. The default is Value.
 	// +optional
 	Type SyncedFieldType `json:"type,omitempty"`
-	// resource is the name of the ResourceSync, with direction FromHost, whose objects a field of type Imported names, such as
-	// clusterissuers.cert-manager.io.
+	// resource is whose objects the field names. For type Imported, it is the name of the ResourceSync with direction FromHost, such as
+	// clusterissuers.cert-manager.io. For type Object, it is another resource that is synced to the host: that of another ResourceSync, or
+	// gateways.gateway.networking.k8s.io. If it is not set, the field names another object of the same resource.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -137,15 +138,18 @@ type SyncedField struct {
 
 // SyncedFieldType says what a field is.
 //
-// +kubebuilder:validation:Enum=Value;Object;Selector;ReturnedSecret;Imported
+// +kubebuilder:validation:Enum=Value;Object;Service;Selector;ReturnedSecret;Imported
 type SyncedFieldType string
 
 // Types of fields.
 const (
 	// FieldValue is copied as it is.
 	FieldValue SyncedFieldType = "Value"
-	// FieldObject is the name of another object of the same resource and namespace.
+	// FieldObject is the name of another object of the same namespace.
 	FieldObject SyncedFieldType = "Object"
+	// FieldService is the name of a Service of the same namespace, to which a controller of the host sends requests. Services that lead out
+	// of the space, because they have type ExternalName or no selector, are refused.
+	FieldService SyncedFieldType = "Service"
 	// FieldSelector is a label selector of pods, which selects only pods of the same namespace of the space on the host.
 	FieldSelector SyncedFieldType = "Selector"
 	// FieldReturnedSecret is the name of a Secret that a controller of the host writes. Its data are copied to the Secret of the name in the space.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/translate"
@@ -33,7 +34,7 @@ const indexReturned = "berth.dev/returned"
 func (s *syncer) indexReturns(d *declaration.Declaration, informer cache.SharedIndexInformer) error {
 	return informer.AddIndexers(cache.Indexers{indexReturned: func(obj any) (names []string, _ error) {
 		if v, ok := obj.(*unstructured.Unstructured); ok {
-			for _, name := range d.Returned(v) {
+			for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 				names = append(names, declaration.ReturnedName(s.Space, v.GetNamespace(), name))
 			}
 		}
@@ -45,7 +46,7 @@ func (s *syncer) indexReturns(d *declaration.Declaration, informer cache.SharedI
 // the host object's status.
 func (s *syncer) returnSecrets(ctx context.Context, d *declaration.Declaration, v *unstructured.Unstructured) error {
 	var errs []error
-	for _, name := range d.Returned(v) {
+	for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 		host := &corev1.Secret{}
 		// Not from the host's watches: the Secret has no label of Berth.
 		err := s.Writer.Client.Get(ctx, types.NamespacedName{Namespace: s.Space.HostNamespace(), Name: declaration.ReturnedName(s.Space, v.GetNamespace(), name)}, host)

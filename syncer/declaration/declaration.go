@@ -13,6 +13,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -45,9 +46,9 @@ type Declaration struct {
 	// Version differs for declarations that copy in another way, or that need other rights.
 	Version string
 
-	tree     []*node
-	status   [][]string
-	returned bool // a field is the name of a Secret that returns
+	tree   []*node
+	status [][]string
+	types  map[v1alpha1.SyncedFieldType]bool // of the fields
 }
 
 // compiler is made at the first rule, since that takes 100 ms.
@@ -57,7 +58,7 @@ var compiler = sync.OnceValues(expression.NewRuleCompiler) //nolint:gochecknoglo
 func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefinition) (*Declaration, field.ErrorList) {
 	spec, path := &of.Spec, field.NewPath("spec")
 	d := &Declaration{
-		Name: of.Name, Max: int(spec.MaxObjects), FromHost: spec.Direction == v1alpha1.SyncFromHost,
+		Name: of.Name, Max: int(spec.MaxObjects), types: map[v1alpha1.SyncedFieldType]bool{}, FromHost: spec.Direction == v1alpha1.SyncFromHost,
 		Kind: schema.GroupVersionKind{Group: crd.Spec.Group, Version: spec.Version, Kind: crd.Spec.Names.Kind},
 		GVR:  schema.GroupVersionResource{Group: crd.Spec.Group, Version: spec.Version, Resource: crd.Spec.Names.Plural},
 	}
@@ -137,5 +138,12 @@ func contentOf(d *Declaration, spec *v1alpha1.ResourceSyncSpec) (string, error) 
 	return hex.EncodeToString(hash[:16]), nil
 }
 
-// Returns reports whether Secrets return to spaces.
-func (d *Declaration) Returns() bool { return d.returned }
+// Has reports whether the declaration has a field of a type.
+func (d *Declaration) Has(kind v1alpha1.SyncedFieldType) bool { return d.types[kind] }
+
+// New returns an empty object of the resource.
+func (d *Declaration) New() *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(d.Kind)
+	return o
+}

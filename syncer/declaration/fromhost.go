@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/translate"
 )
 
 // Status copies to a copy of v what returns of the host's status. changed is false if v has it already.
 func (d *Declaration) Status(space translate.Space, v, host *unstructured.Unstructured) (out *unstructured.Unstructured, changed bool) {
 	words := []string{host.GetName(), v.GetName(), host.GetNamespace(), v.GetNamespace()}
-	for _, name := range d.Returned(v) {
+	for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 		words = slices.Insert(words, 0, ReturnedName(space, v.GetNamespace(), name), name)
 	}
 	r := returning{words: strings.NewReplacer(words...), observed: host.GetGeneration(), generation: v.GetGeneration()}

@@ -139,7 +139,7 @@ func (t *toHost) leaf(l *leaf, value any, at *field.Path) any {
 	switch l.kind {
 	case v1alpha1.FieldSelector:
 		return t.selector(value, at)
-	case v1alpha1.FieldObject, v1alpha1.FieldReturnedSecret, v1alpha1.FieldImported:
+	case v1alpha1.FieldObject, v1alpha1.FieldService, v1alpha1.FieldReturnedSecret, v1alpha1.FieldImported:
 		name, ok := value.(string)
 		if !ok {
 			t.refuse(field.Invalid(at, "", "must be a name"))
@@ -255,28 +255,16 @@ func covers(have, want any) bool {
 	}
 }
 
-// Returned returns the names in the space of the Secrets that return for an object of a tenant.
-func (d *Declaration) Returned(v *unstructured.Unstructured) (names []string) {
-	if d.returned {
-		collect(d.tree, v.Object, func(l *leaf, value any) {
-			if name, ok := value.(string); ok && l.kind == v1alpha1.FieldReturnedSecret && len(apivalidation.NameIsDNSSubdomain(name, false)) == 0 {
-				names = append(names, name)
-			}
-		})
+// Names returns the names that an object, of a tenant or of the host, has in fields of a type, sorted. Those that can't be names are left out.
+func (d *Declaration) Names(kind v1alpha1.SyncedFieldType, of *unstructured.Unstructured) (names []string) {
+	if !d.types[kind] {
+		return nil
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// ReturnedOf returns the names on the host of the Secrets that return for a host object.
-func (d *Declaration) ReturnedOf(host *unstructured.Unstructured) (names []string) {
-	if d.returned {
-		collect(d.tree, host.Object, func(l *leaf, value any) {
-			if name, ok := value.(string); ok && l.kind == v1alpha1.FieldReturnedSecret && name != "" {
-				names = append(names, name)
-			}
-		})
-	}
+	collect(d.tree, of.Object, func(l *leaf, value any) {
+		if name, ok := value.(string); ok && l.kind == kind && len(apivalidation.NameIsDNSSubdomain(name, false)) == 0 {
+			names = append(names, name)
+		}
+	})
 	slices.Sort(names)
 	return slices.Compact(names)
 }

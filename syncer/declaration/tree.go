@@ -61,7 +61,7 @@ func (d *Declaration) add(f *v1alpha1.SyncedField, root *apiextensionsv1.JSONSch
 			errs = append(errs, field.Invalid(at.Child("rule"), f.Rule, err.Error()))
 		}
 	}
-	d.returned = d.returned || l.kind == v1alpha1.FieldReturnedSecret
+	d.types[l.kind] = true
 	level := &d.tree
 	for i, text := range names {
 		name, list := strings.CutSuffix(text, "[*]")
