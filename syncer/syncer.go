@@ -137,13 +137,12 @@ func New(c Config) (*Syncer, error) {
 func (s *Syncer) declare(c Config) error {
 	classes := classes.New(s.engine)
 	declarations := classes.Declarations()
-	services := services.New(s.engine, c.Declared)
 	for _, of := range []map[string]func() error{
 		pods.New(s.engine, pods.Config{
 			Classes: classes, Where: c.Where, Release: c.Release, TokenKey: c.TokenKey, Patches: c.Patches, Tenant: c.Tenant,
 		}).Declarations(),
 		storage.New(s.engine, classes).Declarations(),
-		services.Declarations(),
+		services.New(s.engine).Declarations(),
 	} {
 		maps.Copy(declarations, of)
 	}
@@ -164,7 +163,7 @@ func (s *Syncer) declare(c Config) error {
 			s.engine.RemoveStale(k.Name)
 		}
 	}
-	return custom.Declare(s.engine, c.Declared, services.LeadsOut)
+	return custom.Declare(s.engine, c.Declared)
 }
 
 // Run syncs until ctx ends, and returns when all of its work has stopped. It may be called once.

@@ -138,7 +138,7 @@ type SyncedField struct {
 
 // SyncedFieldType says what a field is.
 //
-// +kubebuilder:validation:Enum=Value;Object;Service;Selector;ReturnedSecret;Imported
+// +kubebuilder:validation:Enum=Value;Object;Selector;ReturnedSecret;Imported
 type SyncedFieldType string
 
 // Types of fields.
@@ -147,9 +147,6 @@ const (
 	FieldValue SyncedFieldType = "Value"
 	// FieldObject is the name of another object of the same namespace.
 	FieldObject SyncedFieldType = "Object"
-	// FieldService is the name of a Service of the same namespace, to which a controller of the host sends requests. Services that lead out
-	// of the space, because they have type ExternalName or no selector, are refused.
-	FieldService SyncedFieldType = "Service"
 	// FieldSelector is a label selector of pods, which selects only pods of the same namespace of the space on the host.
 	FieldSelector SyncedFieldType = "Selector"
 	// FieldReturnedSecret is the name of a Secret that a controller of the host writes. Its data are copied to the Secret of the name in the space.

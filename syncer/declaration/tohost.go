@@ -139,7 +139,7 @@ func (t *toHost) leaf(l *leaf, value any, at *field.Path) any {
 	switch l.kind {
 	case v1alpha1.FieldSelector:
 		return t.selector(value, at)
-	case v1alpha1.FieldObject, v1alpha1.FieldService, v1alpha1.FieldReturnedSecret, v1alpha1.FieldImported:
+	case v1alpha1.FieldObject, v1alpha1.FieldReturnedSecret, v1alpha1.FieldImported:
 		name, ok := value.(string)
 		if !ok {
 			t.refuse(field.Invalid(at, "", "must be a name"))

@@ -11,12 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -26,11 +23,11 @@ import (
 // The controllers that serve exposures for all spaces, such as an ingress controller, reach backends from their own
 // pods, so the space's network policies don't apply. Therefore, a Service on the host has either an exposure, or a
 // route out of the space (see translate.LeadsOut), and never both: before a Service may route out, its exposures are
-// withdrawn, and after an exposure is created, LeadsOut is checked again.
+// withdrawn, and after an exposure is created, leadsOut is checked again.
 
-// LeadsOut reports whether a service, in the space or still on the host, routes to something other than the space's own
+// leadsOut reports whether a service, in the space or still on the host, routes to something other than the space's own
 // pods.
-func (s *Syncer) LeadsOut(key types.NamespacedName) bool {
+func (s *Syncer) leadsOut(key types.NamespacedName) bool {
 	v, exists := engine.Stored[*corev1.Service](s.Informers.Core().V1().Services().Informer(), key)
 	return exists && translate.LeadsOut(v) || s.hostLeadsOut(key)
 }
@@ -57,58 +54,36 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 		if r.Exposure.Services == nil || !s.Sync.On(r.Name) {
 			continue
 		}
-		if err := s.withdrawExposuresOf(ctx, naming{r.Name, r.GVK(), r.New, r.Exposure.Services}, name); err != nil {
-			return err
-		}
-	}
-	for _, d := range s.declared {
-		if !d.Has(v1alpha1.FieldService) {
-			continue
-		}
-		err := s.withdrawExposuresOf(ctx, naming{d.Name, d.Kind, func() client.Object { return d.New() }, func(o client.Object) []string {
-			if u, ok := o.(*unstructured.Unstructured); ok {
-				return d.Names(v1alpha1.FieldService, u)
-			}
-			return nil
-		}}, name)
-		if err != nil {
+		if err := s.withdrawExposuresOf(ctx, r, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// naming is a resource whose objects on the host name services.
-type naming struct {
-	name     string
-	kind     schema.GroupVersionKind
-	new      func() client.Object
-	services func(client.Object) []string
-}
-
 // withdrawExposuresOf deletes the exposures of one resource. It lists them from the API, because the watch may not have
 // the latest ones. It reads only those that are not in the watch: a space may have megabytes of them, and many endpoint
 // slices that trigger this.
-func (s *Syncer) withdrawExposuresOf(ctx context.Context, r naming, service string) error {
-	all := hostcache.MetadataList(r.kind)
+func (s *Syncer) withdrawExposuresOf(ctx context.Context, r resources.Resource, service string) error {
+	all := hostcache.MetadataList(r.GVK())
 	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
-		return fmt.Errorf("list the space's %s on the host: %w", r.name, err)
+		return fmt.Errorf("list the space's %s on the host: %w", r.Name, err)
 	}
 	for i := range all.Items {
 		listed := &all.Items[i]
 		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.Space.Name {
 			continue
 		}
-		exposed, ok := hostcache.Get[client.Object](s.Host, r.name, listed.Namespace, listed.Name)
+		exposed, ok := hostcache.Get[client.Object](s.Host, r.Name, listed.Namespace, listed.Name)
 		if !ok || !hostcache.Same(exposed, listed) {
-			exposed = r.new()
+			exposed = r.New()
 			if err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
-				return fmt.Errorf("read one of the space's %s on the host: %w", r.name, err)
+				return fmt.Errorf("read one of the space's %s on the host: %w", r.Name, err)
 			}
 		}
-		if !slices.Contains(r.services(exposed), service) {
+		if !slices.Contains(r.Exposure.Services(exposed), service) {
 			continue
 		}
 		if err := s.withdraw(ctx, exposed); err != nil {

@@ -110,7 +110,7 @@ func enqueueByIndex[T client.Object](k *engine.Resource[T], informer cache.Share
 // wayOut rejects backends that would make the host's controller route out of the space.
 func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
 	for _, name := range resources.ServicesOf(v) {
-		if e.LeadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+		if e.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
 			errs = append(errs, field.Forbidden(e.backends.Key(name),
 				"the service has type ExternalName or no selector, so it could lead to endpoints outside of the space; use a service that selects pods"))
 		}

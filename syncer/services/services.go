@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -22,13 +21,10 @@ import (
 )
 
 // Syncer syncs services, and what exposes them.
-type Syncer struct {
-	*engine.Engine
-	declared []*declaration.Declaration
-}
+type Syncer struct{ *engine.Engine }
 
-// New returns the syncer of the services of an engine's space. Objects of the declarations may name services.
-func New(e *engine.Engine, declared []*declaration.Declaration) *Syncer { return &Syncer{e, declared} }
+// New returns the syncer of the services of an engine's space.
+func New(e *engine.Engine) *Syncer { return &Syncer{e} }
 
 // Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {
