@@ -43,7 +43,7 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 		// The policy holds it to labels of volumes. The names of ledgers are those of tenants, and all platforms share them.
 		"persistentvolumes": {"get", "patch"}, "quotaledgers/status": {"update"},
 		"crdshares/status": {"patch"}, "resourcesyncs/status": {"patch"}, // which says what each platform sees of the host, and gives no rights
-		"secrets":          {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
+		"secrets": {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
 	}
 	poses := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space"+isolation.ImpersonatorSuffix })
 	want := []rbacv1.PolicyRule{

@@ -6,6 +6,7 @@ package isolation
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,13 +30,20 @@ func AggregateTo(role string) string {
 	return hex.EncodeToString(hash[:])[:validation.LabelValueMaxLength]
 }
 
+const (
+	// SpaceRoleSuffix ends the name of the ClusterRole of spaces' accounts that the chart makes. What is before it is the same for all
+	// ClusterRoles of a release.
+	SpaceRoleSuffix = "-space"
+	// syncsSuffix ends the name of the ClusterRole by which the platform's account watches what is synced by ResourceSyncs.
+	syncsSuffix = "-syncs"
+)
+
 // SyncRoles returns the ClusterRoles that add the rights of a declaration to those of the chart's ClusterRoles: [SyncRule] to those of
-// spaces' accounts, for direction ToHost, and [SyncWatchRule] to those of the platform's account. The names of the chart's ClusterRoles
-// begin with release, which is NAMESPACE-RELEASE by default.
-func SyncRoles(d *declaration.Declaration, release string) (roles []client.Object) {
+// spaces' accounts, for direction ToHost, and [SyncWatchRule] to those of the platform's account. spaceRole is the name of the ClusterRole
+// of spaces' accounts, see [BoundTo].
+func SyncRoles(d *declaration.Declaration, spaceRole string) (roles []client.Object) {
 	add := func(to string, rule rbacv1.PolicyRule) {
 		roles = append(roles, &rbacv1.ClusterRole{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"),
 			ObjectMeta: metav1.ObjectMeta{
 				Name:   to + "-" + d.Name,
 				Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy, LabelAggregateTo: AggregateTo(to)},
@@ -44,8 +52,8 @@ func SyncRoles(d *declaration.Declaration, release string) (roles []client.Objec
 		})
 	}
 	if !d.FromHost {
-		add(release+"-space", SyncRule(d))
+		add(spaceRole, SyncRule(d))
 	}
-	add(release+"-syncs", SyncWatchRule(d))
+	add(strings.TrimSuffix(spaceRole, SpaceRoleSuffix)+syncsSuffix, SyncWatchRule(d))
 	return roles
 }
