@@ -4,13 +4,16 @@
 package hostpolicy_test
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -73,14 +76,18 @@ func certificates(t testing.TB) (*declaration.Declaration, *apiextensionsv1.JSON
 			t.Fatal(err)
 		}
 	}
-	d, errs := declaration.Compile(of, &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-		Group: "cert-manager.io", Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "certificates", Kind: "Certificate"},
-		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}},
-	}})
+	d, errs := declaration.Compile(of, definition(schema))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	return d, schema
+}
+
+func definition(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "cert-manager.io", Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "certificates", Kind: "Certificate"},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema}}},
+	}}
 }
 
 const certificate = `
@@ -231,20 +238,50 @@ func TestHostileObjectsOfResourceSyncsAreRefusedByThePolicies(t *testing.T) {
 	}
 }
 
-// A host evaluates the policy of the largest ResourceSync for a large object.
+// A host evaluates the policy of a ResourceSync with as many fields as it may have, for large objects.
 func TestPoliciesOfResourceSyncsAreNotTooCostly(t *testing.T) {
 	d, schema := certificates(t)
-	e := newEvaluator(t, hostpolicy.Declared(d, schema), nil)
 	large := hostCertificate(t, d)
 	var outputs, names []any
 	for range 1000 {
 		outputs = append(outputs, map[string]any{"type": "DER", "secret": "mine--default--der", "weight": int64(1)})
 		names = append(names, "some.name.of.the.tenant.example.com")
 	}
-	large.Object["spec"].(map[string]any)["outputs"], large.Object["spec"].(map[string]any)["dnsNames"] = outputs, names //nolint:forcetypeassert // of hostCertificate
-	message, cost := e.refuses(ofCertificates(d, large, nil))
-	if message != "" {
-		t.Errorf("refused: %s", message)
+	for name, value := range map[string]any{"outputs": outputs, "dnsNames": names} {
+		if err := unstructured.SetNestedField(large.Object, value, "spec", name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Logf("cost %d", cost)
+	wide := &v1alpha1.ResourceSync{ObjectMeta: metav1.ObjectMeta{Name: d.Name}, Spec: v1alpha1.ResourceSyncSpec{Direction: v1alpha1.SyncToHost, Version: "v1"}}
+	item := map[string]any{}
+	for i := range 128 {
+		name := fmt.Sprintf("fieldWithALongName%d", i)
+		item[name] = "x"
+		wide.Spec.Fields = append(wide.Spec.Fields, v1alpha1.SyncedField{Path: "spec.listWithALongName[*]." + name, Rule: "self == 'x'"})
+	}
+	// Here each of the 128 fields is compared with 128 names.
+	of, errs := declaration.Compile(wide, definition(nil))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	many := hostCertificate(t, d)
+	items := slices.Repeat([]any{item}, 200)
+	delete(many.Object, "note")
+	many.Object["spec"] = map[string]any{"listWithALongName": items}
+	for name, tc := range map[string]struct {
+		policy hostpolicy.Policy
+		object *unstructured.Unstructured
+	}{"long lists": {hostpolicy.Declared(d, schema), large}, "many fields": {hostpolicy.Declared(of, nil), many}} {
+		t.Run(name, func(t *testing.T) {
+			message, cost := newEvaluator(t, tc.policy, nil).refuses(ofCertificates(d, tc.object, nil))
+			if message != "" {
+				t.Errorf("refused: %s", message)
+			}
+			size := 0
+			for _, v := range tc.policy.Validations {
+				size = max(size, len(v.Expression))
+			}
+			t.Logf("cost %d of %d, the longest expression has %d bytes", cost, celconfig.RuntimeCELCostBudget, size)
+		})
+	}
 }
