@@ -1,0 +1,114 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostpolicy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// defaults returns the values that a host gives to the fields of an object with a schema, by name. A host sets defaults before it
+// evaluates policies.
+func defaults(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
+	all := map[string]any{}
+	if schema == nil {
+		return all
+	}
+	for name, property := range schema.Properties {
+		if value, ok := defaultOf(&property); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// defaultOf returns the default of a schema, in which the defaults of its fields are set, as by the host.
+func defaultOf(schema *apiextensionsv1.JSONSchemaProps) (value any, ok bool) {
+	if schema.Default == nil || json.Unmarshal(schema.Default.Raw, &value) != nil || value == nil {
+		return nil, false
+	}
+	fill(value, schema)
+	return value, true
+}
+
+// fill sets the defaults of a schema in a value.
+func fill(value any, schema *apiextensionsv1.JSONSchemaProps) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, set := range defaults(schema) {
+			if _, has := value[name]; !has {
+				value[name] = set
+			}
+		}
+		for name, item := range value {
+			if below := property(schema, name); below != nil {
+				fill(item, below)
+			}
+		}
+	case []any:
+		for _, item := range value {
+			if below := itemOf(schema); below != nil {
+				fill(item, below)
+			}
+		}
+	}
+}
+
+// property returns the schema of a field; nil if there is none.
+func property(schema *apiextensionsv1.JSONSchemaProps, name string) *apiextensionsv1.JSONSchemaProps {
+	if schema == nil {
+		return nil
+	}
+	if below, ok := schema.Properties[name]; ok {
+		return &below
+	}
+	if schema.AdditionalProperties != nil {
+		return schema.AdditionalProperties.Schema
+	}
+	return nil
+}
+
+// itemOf returns the schema of the items of a list; nil if there is none.
+func itemOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+	if schema == nil || schema.Items == nil {
+		return nil
+	}
+	return schema.Items.Schema
+}
+
+// literal is an expression for a value of JSON. All items of a list in CEL have the same type, so each is of any.
+func literal(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "null"
+	case string:
+		return strconv.QuoteToASCII(value)
+	case float64:
+		text := strconv.FormatFloat(value, 'f', -1, 64)
+		if !strings.Contains(text, ".") {
+			text += ".0"
+		}
+		return text
+	case []any:
+		var items []string
+		for _, item := range value {
+			items = append(items, "dyn("+literal(item)+")")
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case map[string]any:
+		var items []string
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			items = append(items, strconv.QuoteToASCII(name)+": dyn("+literal(value[name])+")")
+		}
+		return "{" + strings.Join(items, ", ") + "}"
+	default: // a boolean or an integer
+		return fmt.Sprint(value)
+	}
+}
