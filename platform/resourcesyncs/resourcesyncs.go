@@ -78,7 +78,7 @@ type Syncs struct {
 	syncs    map[string]*v1alpha1.ResourceSync // by name
 	versions map[string]string                 // resource versions of the host's definitions, by name
 	states   map[string]*state                 // of syncs, by name; those of which nothing is known yet are missing
-	spaces   map[string]*space
+	spaces   map[string]*spaceSyncs
 
 	// Only follow uses these.
 	declared map[string]string // versions of what the host watches, by name
@@ -101,7 +101,7 @@ func New(o Options) *Syncs {
 	}
 	return &Syncs{
 		options: o, pending: make(chan struct{}, 1), read: make(chan struct{}), listed: map[string]bool{}, syncs: map[string]*v1alpha1.ResourceSync{},
-		versions: map[string]string{}, states: map[string]*state{}, spaces: map[string]*space{}, written: map[string]written{},
+		versions: map[string]string{}, states: map[string]*state{}, spaces: map[string]*spaceSyncs{}, written: map[string]written{},
 	}
 }
 

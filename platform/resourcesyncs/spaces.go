@@ -13,8 +13,8 @@ import (
 	"github.com/berth-dev/berth/syncer/declaration"
 )
 
-// space is what one space has.
-type space struct {
+// spaceSyncs are what one space has.
+type spaceSyncs struct {
 	of      crdshares.Subject
 	has     []*declaration.Declaration // ordered by name
 	version string
@@ -54,7 +54,7 @@ func (s *Syncs) Observe(object *v1alpha1.Space) {
 	is := s.spaces[object.Name]
 	switch {
 	case is == nil: // it has not begun, so it is not told
-		is = &space{of: of}
+		is = &spaceSyncs{of: of}
 		s.spaces[object.Name] = is
 		s.give(object.Name, is)
 		is.told = is.version
@@ -87,7 +87,7 @@ func (s *Syncs) giveAll() (changed []string) {
 }
 
 // give gives a space what is in force for it. Of what isn't known, it keeps what it has. The caller holds mu.
-func (s *Syncs) give(name string, is *space) {
+func (s *Syncs) give(name string, is *spaceSyncs) {
 	var has []*declaration.Declaration
 	for _, of := range slices.Sorted(maps.Keys(s.states)) {
 		state, sync := s.states[of], s.syncs[of]
