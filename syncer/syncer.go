@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer/classes"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/patches"
@@ -74,6 +75,9 @@ type Config struct {
 	Sync *resources.SyncOptions
 	// Patches are an admin's changes of the space's host pods; nil if there are none.
 	Patches *patches.Patches
+	// Declared are the custom resources that are synced of the space, ordered by name. The host has to watch their objects; see
+	// [hostcache.Host.Declare]. A syncer doesn't follow their changes: the space has to be restarted.
+	Declared []*declaration.Declaration
 	// Tenant, if set, returns the tenant of the space; empty if it has none.
 	Tenant func() string
 	// Virtual is a configuration for clients of the space's API with all rights.
