@@ -5,12 +5,11 @@ package isolation
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -28,10 +27,10 @@ const (
 	AnnotationDeclaration = translate.Domain + "/declaration"
 )
 
-// SyncPolicy returns the admission policy that restricts what spaces' accounts write of the resource of a declaration, and its binding. crd
-// is the definition of the resource on the host. It returns nothing for a declaration with direction FromHost, because accounts have no
+// SyncPolicy returns the admission policy that restricts what spaces' accounts write of the resource of a declaration, and its binding. It
+// returns nothing for a declaration with direction FromHost, because accounts have no
 // rights on its resource.
-func SyncPolicy(d *declaration.Declaration, crd *apiextensionsv1.CustomResourceDefinition) []client.Object {
+func SyncPolicy(d *declaration.Declaration) []client.Object {
 	if d.FromHost {
 		return nil
 	}
@@ -47,16 +46,7 @@ func SyncPolicy(d *declaration.Declaration, crd *apiextensionsv1.CustomResourceD
 		Labels:      map[string]string{translate.LabelManagedBy: translate.ManagedBy},
 		Annotations: map[string]string{AnnotationDeclaration: d.Version},
 	}
-	return bound(at, inSpaces([]admissionv1.NamedRuleWithOperations{rule}, hostpolicy.Declared(d, schemaOf(d, crd))))
-}
-
-// schemaOf returns the schema of the version of a declaration; nil if there is none.
-func schemaOf(d *declaration.Declaration, crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.JSONSchemaProps {
-	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == d.GVR.Version })
-	if i < 0 || crd.Spec.Versions[i].Schema == nil {
-		return nil
-	}
-	return crd.Spec.Versions[i].Schema.OpenAPIV3Schema
+	return bound(at, inSpaces([]admissionv1.NamedRuleWithOperations{rule}, hostpolicy.Declared(d)))
 }
 
 // SyncRule returns the right of a space's account, in the space's namespace, on the resource of a declaration with direction ToHost.
@@ -69,31 +59,34 @@ func SyncWatchRule(d *declaration.Declaration) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{d.GVR.Group}, Resources: []string{d.GVR.Resource}, Verbs: []string{"get", "list", "watch"}}
 }
 
-// AlsoSyncing gives the space's account these rights in the space's namespace, in addition to its others: those of [SyncRule]. It has no
-// effect with [BoundTo], because the ClusterRole there has them.
-func AlsoSyncing(rules []rbacv1.PolicyRule) Option {
-	return func(s *settings) { s.synced = append(s.synced, rules...) }
+// AlsoSyncing gives the space's account a right in the space's namespace, in addition to its others: that of [SyncRule]. It has no effect
+// with [BoundTo], because the ClusterRole there has it.
+func AlsoSyncing(rule rbacv1.PolicyRule) Option {
+	return func(s *settings) { s.synced = append(s.synced, rule) }
 }
 
 // InstallSync writes the [SyncPolicy] of a declaration, as [InstallPolicies] does.
-func InstallSync(ctx context.Context, host client.Client, d *declaration.Declaration, crd *apiextensionsv1.CustomResourceDefinition) error {
-	return install(ctx, host, SyncPolicy(d, crd))
+func InstallSync(ctx context.Context, host client.Client, d *declaration.Declaration) error {
+	return install(ctx, host, SyncPolicy(d))
 }
 
-// CheckSync returns an error unless the host has the [SyncPolicy] of a declaration. It doesn't check whether the host enforces the policy
+// ErrSyncPolicy means that the host doesn't have the policy of a ResourceSync.
+var ErrSyncPolicy = errors.New("the policy of the ResourceSync is not on the host")
+
+// CheckSync returns [ErrSyncPolicy] unless the host has the [SyncPolicy] of a declaration. It doesn't check whether the host enforces the policy
 // already, nor the rights.
-func CheckSync(ctx context.Context, host client.Client, d *declaration.Declaration, crd *apiextensionsv1.CustomResourceDefinition) error {
-	for _, want := range SyncPolicy(d, crd) {
+func CheckSync(ctx context.Context, host client.Client, d *declaration.Declaration) error {
+	for _, want := range SyncPolicy(d) {
 		live, _ := want.DeepCopyObject().(client.Object)
 		switch err := host.Get(ctx, client.ObjectKeyFromObject(want), live); {
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("%s is missing on the host; run 'berth sync-policy %s | kubectl apply -f -'", describe(want), d.Name)
+			return fmt.Errorf("%w: %s is missing; run 'berth sync-policy %s | kubectl apply -f -'", ErrSyncPolicy, describe(want), d.Name)
 		case err != nil:
 			return fmt.Errorf("read the policy of the ResourceSync %s: %w", d.Name, err)
 		}
 		want.SetAnnotations(nil) // the version also differs for what policies don't depend on
 		if field := difference(want, live, false); field != "" {
-			return fmt.Errorf("%s on the host differs in %s from that of the ResourceSync; run 'berth sync-policy %s | kubectl apply -f -'", describe(want), field, d.Name)
+			return fmt.Errorf("%w: %s differs in %s; run 'berth sync-policy %s | kubectl apply -f -'", ErrSyncPolicy, describe(want), field, d.Name)
 		}
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,19 +93,19 @@ func TestTheHostRestrictsWhatAccountsWriteOfResourceSyncs(t *testing.T) {
 	if err := admin.Create(ctx, crd.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.CheckSync(ctx, admin, d, crd); err == nil || !strings.Contains(err.Error(), "run 'berth sync-policy tickets.example.com | kubectl apply -f -'") {
+	if err := isolation.CheckSync(ctx, admin, d); err == nil || !strings.Contains(err.Error(), "run 'berth sync-policy tickets.example.com | kubectl apply -f -'") {
 		t.Errorf("without a policy: %v", err)
 	}
 	for range 2 { // it is repeatable
-		if err := isolation.InstallSync(ctx, admin, d, crd); err != nil {
+		if err := isolation.InstallSync(ctx, admin, d); err != nil {
 			t.Fatal(err)
 		}
-		if err := isolation.CheckSync(ctx, admin, d, crd); err != nil {
+		if err := isolation.CheckSync(ctx, admin, d); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, space := range []translate.Space{mine, {Name: "theirs"}} {
-		if err := isolation.Apply(ctx, admin, space, nil, isolation.AlsoSyncing([]rbacv1.PolicyRule{isolation.SyncRule(d)})); err != nil {
+		if err := isolation.Apply(ctx, admin, space, nil, isolation.AlsoSyncing(isolation.SyncRule(d))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,17 +180,17 @@ func TestTheHostRestrictsWhatAccountsWriteOfResourceSyncs(t *testing.T) {
 		if err := admin.Update(ctx, tc.object); err != nil {
 			t.Fatal(err)
 		}
-		if err := isolation.CheckSync(ctx, admin, d, crd); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if err := isolation.CheckSync(ctx, admin, d); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v, want %q", err, tc.want)
 		}
-		if err := isolation.InstallSync(ctx, admin, d, crd); err != nil {
+		if err := isolation.InstallSync(ctx, admin, d); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := admin.Delete(ctx, binding); err != nil {
 		t.Fatal(err)
 	}
-	if err := isolation.CheckSync(ctx, admin, d, crd); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicyBinding berth-sync-tickets.example.com is missing") {
+	if err := isolation.CheckSync(ctx, admin, d); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicyBinding berth-sync-tickets.example.com is missing") {
 		t.Errorf("without a binding: %v", err)
 	}
 }

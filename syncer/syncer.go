@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer/classes"
+	"github.com/berth-dev/berth/syncer/custom"
 	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"

@@ -107,7 +107,7 @@ func TestTheHostTakesWhatSyncPolicyPrints(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	if err := isolation.CheckSync(t.Context(), h, d, notes); err != nil {
+	if err := isolation.CheckSync(t.Context(), h, d); err != nil {
 		t.Error(err)
 	}
 	// The chart's ClusterRoles select these.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/syncer/declaration"
@@ -18,19 +17,20 @@ import (
 )
 
 // Declared restricts what spaces' accounts write of the resource of a declaration with direction ToHost: copies of the space's objects, with
-// the declared fields only. schema is that of the declared version, or nil: a field that is not declared may have the value that the
-// schema has as its default, because the host sets it.
+// the declared fields only. A field that is not declared may have the value that the schema has as its default, because the host sets it
+// before it evaluates policies.
 //
 // Each field of the second level has a validation of its own, because the host limits what the evaluation of one costs.
-func Declared(d *declaration.Declaration, schema *apiextensionsv1.JSONSchemaProps) Policy {
+func Declared(d *declaration.Declaration) Policy {
+	root := d.Root()
 	refuse := func(at, unless string) admissionv1.Validation {
 		return Refuse(fmt.Sprintf("%s%s, as the ResourceSync %s lists them: see %s", OnlyFields, d.GVR.Resource, d.Name, at), "object == null || "+unless)
 	}
-	declared := declaredFields(d.Fields(), schema)
+	declared := declaredFields(root.Below)
 	top := slices.Concat(parse("apiVersion kind metadata status"), declared)
 	all := []admissionv1.Validation{
 		Refuse(fmt.Sprintf("a space's account may write %s only in version %s", d.GVR.Resource, d.GVR.Version), "object == null || request.resource.version == '"+d.GVR.Version+"'"),
-		refuse("the top level", top.names("dyn(object)", furtherOf(schema)("object"), 0)),
+		refuse("the top level", top.names("dyn(object)", furtherOf(root.Defaults)("object"), 0)),
 	}
 	for _, f := range declared {
 		at := "object." + f.name
@@ -54,16 +54,12 @@ func Declared(d *declaration.Declaration, schema *apiextensionsv1.JSONSchemaProp
 	}
 }
 
-// declaredFields returns the fields that an object with a schema may have.
-func declaredFields(declared []declaration.Field, schema *apiextensionsv1.JSONSchemaProps) (all fields) {
+// declaredFields returns the fields that an object may have.
+func declaredFields(declared []declaration.Field) (all fields) {
 	for _, d := range declared {
-		below := property(schema, d.Name)
-		if d.List {
-			below = itemOf(below)
-		}
 		f := field{name: d.Name, list: d.List}
 		if len(d.Below) > 0 {
-			f.below, f.others = declaredFields(d.Below, below), furtherOf(below)
+			f.below, f.others = declaredFields(d.Below), furtherOf(d.Defaults)
 		} else {
 			f.holds = typeRule(&d)
 		}
@@ -97,9 +93,8 @@ func ownPods(value string) string {
 		"e.key == '%[2]s' && e.operator == 'In' && e.?values.orValue([]) == [object.metadata.labels['%[2]s']])", value, translate.LabelSpace)
 }
 
-// furtherOf allows a field f, which is not declared, of a value with a schema, as it was before, and with the schema's default.
-func furtherOf(schema *apiextensionsv1.JSONSchemaProps) func(value string) string {
-	set := defaults(schema)
+// furtherOf allows a field f, which is not declared, as it was before, and with its default.
+func furtherOf(set map[string]any) func(value string) string {
 	return func(value string) string {
 		var allowed []string
 		for _, name := range slices.Sorted(maps.Keys(set)) {

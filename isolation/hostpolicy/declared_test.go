@@ -66,8 +66,8 @@ fields:
 - {path: "spec.chain[*]", type: Object}
 `
 
-// certificates returns the declaration of a resource like cert-manager's, and its schema.
-func certificates(t testing.TB) (*declaration.Declaration, *apiextensionsv1.JSONSchemaProps) {
+// certificates returns the declaration of a resource like cert-manager's.
+func certificates(t testing.TB) *declaration.Declaration {
 	t.Helper()
 	schema := &apiextensionsv1.JSONSchemaProps{}
 	of := &v1alpha1.ResourceSync{ObjectMeta: metav1.ObjectMeta{Name: "certificates.cert-manager.io"}}
@@ -80,7 +80,7 @@ func certificates(t testing.TB) (*declaration.Declaration, *apiextensionsv1.JSON
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	return d, schema
+	return d
 }
 
 func definition(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.CustomResourceDefinition {
@@ -129,8 +129,8 @@ func ofCertificates(d *declaration.Declaration, is, was *unstructured.Unstructur
 
 // M4: what a ResourceSync copies passes the policy that is made from it, and nothing else that the account of the space mine might write.
 func TestHostileObjectsOfResourceSyncsAreRefusedByThePolicies(t *testing.T) {
-	d, schema := certificates(t)
-	e := newEvaluator(t, hostpolicy.Declared(d, schema), nil)
+	d := certificates(t)
+	e := newEvaluator(t, hostpolicy.Declared(d), nil)
 	const fields, metadata = hostpolicy.OnlyFields + "certificates", "only metadata"
 	set := func(value any, path ...string) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) {
@@ -240,7 +240,7 @@ func TestHostileObjectsOfResourceSyncsAreRefusedByThePolicies(t *testing.T) {
 
 // A host evaluates the policy of a ResourceSync with as many fields as it may have, for large objects.
 func TestPoliciesOfResourceSyncsAreNotTooCostly(t *testing.T) {
-	d, schema := certificates(t)
+	d := certificates(t)
 	large := hostCertificate(t, d)
 	var outputs, names []any
 	for range 1000 {
@@ -271,7 +271,7 @@ func TestPoliciesOfResourceSyncsAreNotTooCostly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy hostpolicy.Policy
 		object *unstructured.Unstructured
-	}{"long lists": {hostpolicy.Declared(d, schema), large}, "many fields": {hostpolicy.Declared(of, nil), many}} {
+	}{"long lists": {hostpolicy.Declared(d), large}, "many fields": {hostpolicy.Declared(of), many}} {
 		t.Run(name, func(t *testing.T) {
 			message, cost := newEvaluator(t, tc.policy, nil).refuses(ofCertificates(d, tc.object, nil))
 			if message != "" {

@@ -101,7 +101,6 @@ type Manager struct {
 	crdShares    *crdshares.Shares
 	syncs        *resourcesyncs.Syncs
 	syncChanges  *resourcesyncs.Changes
-	syncRights   syncRights
 	// accountRights are those for syncs.
 	accountRights accountRights
 	objects       *spaceobjects.Objects
@@ -135,7 +134,7 @@ func (u *undo) run(ctx context.Context) {
 // New returns a manager. The options must be complete.
 func New(o Options, e Environment) *Manager {
 	m := &Manager{
-		config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now(), crdShares: crdshares.New(o.Logger), syncRights: hostSyncRights(),
+		config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now(), crdShares: crdshares.New(o.Logger),
 	}
 	m.syncs = m.newSyncs()
 	return m

@@ -9,9 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/repairs"
 	"github.com/berth-dev/berth/platform/resourcesyncs"
@@ -19,39 +16,21 @@ import (
 	"github.com/berth-dev/berth/syncer/declaration"
 )
 
-// syncRights are what ResourceSyncs that sync to the host need there. Without them, nothing is synced to the host.
-type syncRights struct {
-	// install installs the rights and the policy of one, and check returns an error if somebody else hasn't.
-	install, check func(context.Context, client.Client, *declaration.Declaration, *apiextensionsv1.CustomResourceDefinition) error
-	// missing reports whether an error of these says that something is missing, so that the sync has to end. Others say that the host could
-	// not be asked.
-	missing func(error) bool
-	// also returns what gives the account of a space the rights of these, in addition to those that it has.
-	also func([]*declaration.Declaration) isolation.Option
-}
-
-// hostSyncRights are those of package isolation.
-func hostSyncRights() syncRights { return syncRights{} }
-
 // newSyncs returns the ResourceSyncs, of which nothing was read yet.
 func (m *Manager) newSyncs() *resourcesyncs.Syncs {
-	options := resourcesyncs.Options{
-		Forces: m.crdShares.Forces, ForcedIn: m.crdShares.ForcedIn, Missing: m.syncRights.missing,
+	secure := isolation.CheckSync // a chart has installed what is checked
+	if m.config.SpaceRole == "" {
+		secure = isolation.InstallSync
+	}
+	return resourcesyncs.New(resourcesyncs.Options{
+		Forces: m.crdShares.Forces, ForcedIn: m.crdShares.ForcedIn,
+		Secure:        func(ctx context.Context, d *declaration.Declaration) error { return secure(ctx, m.hostClient, d) },
+		Missing:       func(err error) bool { return errors.Is(err, isolation.ErrSyncPolicy) },
 		Declare:       func(all []*declaration.Declaration) error { return m.shard.Host().Declare(all) },
 		DeclaredReady: func(name string) error { return m.shard.Host().DeclaredReady(name) },
 		Dedicated:     func(space string) bool { return m.processes.get(space) != nil },
 		Logger:        m.logger,
-	}
-	secure, byBerth := m.syncRights.check, m.config.SpaceRole == "" // otherwise, a chart installs them
-	if byBerth {
-		secure = m.syncRights.install
-	}
-	if secure != nil && (!byBerth || m.syncRights.also != nil) {
-		options.Secure = func(ctx context.Context, d *declaration.Declaration, crd *apiextensionsv1.CustomResourceDefinition) error {
-			return secure(ctx, m.hostClient, d, crd)
-		}
-	}
-	return resourcesyncs.New(options)
+	})
 }
 
 // followSyncs reads and watches the ResourceSyncs. It waits for them, so that no space starts without what is synced of it.

@@ -205,8 +205,8 @@ func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 	if tenant, _ := m.quotaOf(name); tenant != "" {
 		options = append(options, isolation.QuotaPlacedBy(func(ctx context.Context) error { return m.shares.Place(ctx, name) }))
 	}
-	if syncs := m.toHost(name); len(syncs) > 0 && m.config.SpaceRole == "" {
-		options = append(options, m.syncRights.also(syncs))
+	for _, d := range m.toHost(name) {
+		options = append(options, isolation.AlsoSyncing(isolation.SyncRule(d)))
 	}
 	switch {
 	case m.processes.get(name) != nil:

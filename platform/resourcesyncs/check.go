@@ -81,7 +81,7 @@ func (s *Syncs) checkOne(ctx context.Context, host client.Client, sync *v1alpha1
 	case s.options.Secure == nil:
 		return fail(false, v1alpha1.ReasonPolicyMissing, "spec.direction: this platform can't sync to the host; use FromHost")
 	}
-	if err := s.options.Secure(ctx, d, crd); err != nil {
+	if err := s.options.Secure(ctx, d); err != nil {
 		return fail(!s.options.Missing(err), v1alpha1.ReasonPolicyMissing, "%v", err)
 	}
 	is.checked = d

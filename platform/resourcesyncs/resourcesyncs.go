@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +54,7 @@ type Options struct {
 	// Secure is called for a declaration that syncs to the host. It sees to its rights and its policy on the host, or checks them, and
 	// returns why the host doesn't have them. It is called again every minute, and soon after an error. If it is not set, nothing is
 	// synced to the host.
-	Secure func(context.Context, *declaration.Declaration, *apiextensionsv1.CustomResourceDefinition) error
+	Secure func(context.Context, *declaration.Declaration) error
 	// Missing reports whether an error of Secure says that the host doesn't have the rights or the policy, which ends the sync. Other errors
 	// are of a host that can't be asked now, and end nothing. If it is not set, all are such.
 	Missing func(error) bool

@@ -46,7 +46,7 @@ type Declaration struct {
 	// Version differs for declarations that copy in another way, or that need other rights.
 	Version string
 
-	tree   []*node
+	root   node
 	status [][]string
 	types  map[v1alpha1.SyncedFieldType]bool // of the fields
 }
@@ -93,6 +93,8 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 	if len(spec.Status) > 0 && (version.Subresources == nil || version.Subresources.Status == nil) {
 		errs = append(errs, field.Forbidden(path.Child("status"), "the CustomResourceDefinition has no subresource status in this version; remove the list"))
 	}
+	d.root.defaults = defaults(root)
+	addDefaults(d.root.below, root)
 	for i, text := range spec.Status {
 		names := strings.Split(text, ".")
 		if err := inSchema(root, names); err != nil {
@@ -130,7 +132,7 @@ func versionOf(crd *apiextensionsv1.CustomResourceDefinition, name string) *apie
 func contentOf(d *Declaration, spec *v1alpha1.ResourceSyncSpec) (string, error) {
 	said := spec.DeepCopy()
 	said.Tenants = nil
-	content, err := json.Marshal([]any{d.Name, d.Kind, said})
+	content, err := json.Marshal([]any{d.Name, d.Kind, said, d.Root()})
 	if err != nil {
 		return "", fmt.Errorf("encode the declaration: %w", err)
 	}

@@ -83,7 +83,7 @@ func (r returning) value(name string, value any) any {
 
 // Show returns what a space shows of an object of the host, without its status. [Declaration.ShowStatus] copies that.
 func (d *Declaration) Show(host *unstructured.Unstructured) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{Object: shown(d.tree, host.Object)}
+	out := &unstructured.Unstructured{Object: shown(d.root.below, host.Object)}
 	if _, has := host.Object["spec"].(map[string]any); has && out.Object["spec"] == nil {
 		out.Object["spec"] = map[string]any{} // most definitions require it
 	}

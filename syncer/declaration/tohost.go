@@ -42,7 +42,7 @@ func (d *Declaration) ToHost(ctx context.Context, space translate.Space, v *unst
 	t := &toHost{ctx: ctx, d: d, space: space, namespace: v.GetNamespace(), imports: imports}
 	content := maps.Clone(v.Object)
 	maps.DeleteFunc(content, func(name string, _ any) bool { return isMeta(name) })
-	host := &unstructured.Unstructured{Object: t.fields(d.tree, content, nil)}
+	host := &unstructured.Unstructured{Object: t.fields(&d.root, content, nil)}
 	if len(t.errs) > 0 {
 		return nil, t.errs
 	}
@@ -86,14 +86,16 @@ func (t *toHost) refuse(err *field.Error) {
 	}
 }
 
-// fields translates the fields of a value.
-func (t *toHost) fields(nodes []*node, from map[string]any, at *field.Path) map[string]any {
+// fields translates the fields in a field, or in the object. Those that are not declared may have the value that the space's API server
+// gives them, which the host's gives them, too.
+func (t *toHost) fields(of *node, from map[string]any, at *field.Path) map[string]any {
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		value, path := from[name], at.Child(name)
-		n := find(nodes, name)
+		n := find(of.below, name)
 		switch {
 		case value == nil: // as if it were not there
+		case n == nil && of.defaults[name] != nil && equality.Semantic.DeepEqual(of.defaults[name], value):
 		case n == nil:
 			t.refuse(field.Forbidden(path, fmt.Sprintf("the platform does not sync this field to the host; remove it, or ask the admin of the platform to add it to the ResourceSync %s", t.d.Name)))
 		default:
@@ -132,7 +134,7 @@ func (t *toHost) item(n *node, value any, at *field.Path) any {
 		t.refuse(field.Invalid(at, "", "must be an object"))
 		return nil
 	}
-	return t.fields(n.below, fields, at)
+	return t.fields(n, fields, at)
 }
 
 func (t *toHost) leaf(l *leaf, value any, at *field.Path) any {
@@ -260,7 +262,7 @@ func (d *Declaration) Names(kind v1alpha1.SyncedFieldType, of *unstructured.Unst
 	if !d.types[kind] {
 		return nil
 	}
-	collect(d.tree, of.Object, func(l *leaf, value any) {
+	collect(d.root.below, of.Object, func(l *leaf, value any) {
 		if name, ok := value.(string); ok && l.kind == kind && len(apivalidation.NameIsDNSSubdomain(name, false)) == 0 {
 			names = append(names, name)
 		}

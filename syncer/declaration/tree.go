@@ -22,6 +22,8 @@ type node struct {
 	list  bool    // the field is a list, and what follows is about each of its items
 	below []*node // none if the field itself is declared
 	leaf  *leaf
+	// defaults are the values that API servers give to fields of this one, by name.
+	defaults map[string]any
 }
 
 // leaf is a field that is declared.
@@ -62,7 +64,7 @@ func (d *Declaration) add(f *v1alpha1.SyncedField, root *apiextensionsv1.JSONSch
 		}
 	}
 	d.types[l.kind] = true
-	level := &d.tree
+	level := &d.root.below
 	for i, text := range names {
 		name, list := strings.CutSuffix(text, "[*]")
 		if reserved(name) {
@@ -138,17 +140,21 @@ type Field struct {
 	List bool
 	// Below are the declared fields in it. Without any, the field itself is declared.
 	Below []Field
+	// Defaults are the values that an API server gives to fields in it, declared or not, by name.
+	Defaults map[string]any
 	// Type and Rule are those of a declared field.
 	Type v1alpha1.SyncedFieldType
 	Rule string
 }
 
-// Fields returns the declared fields.
-func (d *Declaration) Fields() []Field { return fieldsOf(d.tree) }
+// Root returns the object itself, with the declared fields in it.
+func (d *Declaration) Root() Field {
+	return Field{Below: fieldsOf(d.root.below), Defaults: d.root.defaults}
+}
 
 func fieldsOf(nodes []*node) (out []Field) {
 	for _, n := range nodes {
-		f := Field{Name: n.name, List: n.list, Below: fieldsOf(n.below)}
+		f := Field{Name: n.name, List: n.list, Below: fieldsOf(n.below), Defaults: n.defaults}
 		if n.leaf != nil {
 			f.Type, f.Rule = n.leaf.kind, n.leaf.text
 		}

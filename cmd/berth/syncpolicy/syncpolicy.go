@@ -126,7 +126,7 @@ func objectsOf(cmd *cobra.Command, host client.Reader, of *v1alpha1.ResourceSync
 		}
 		return nil, errors.Join(all...)
 	}
-	return slices.Concat(isolation.SyncPolicy(d, &crd), isolation.SyncRoles(d, spaceRole)), nil
+	return slices.Concat(isolation.SyncPolicy(d), isolation.SyncRoles(d, spaceRole)), nil
 }
 
 // printTo prints objects as documents of YAML, without what the host fills in.

@@ -1,21 +1,28 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package hostpolicy
+package declaration
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
-
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// defaults returns the values that a host gives to the fields of an object with a schema, by name. A host sets defaults before it
-// evaluates policies.
+// addDefaults notes in the fields above declared ones which values an API server gives to the others beside those.
+func addDefaults(nodes []*node, schema *apiextensionsv1.JSONSchemaProps) {
+	for _, n := range nodes {
+		below := property(schema, n.name)
+		if n.list {
+			below = itemOf(below)
+		}
+		if n.leaf == nil {
+			n.defaults = defaults(below)
+			addDefaults(n.below, below)
+		}
+	}
+}
+
+// defaults returns the values that an API server gives to the fields of an object with a schema, by name.
 func defaults(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
 	all := map[string]any{}
 	if schema == nil {
@@ -29,7 +36,7 @@ func defaults(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
 	return all
 }
 
-// defaultOf returns the default of a schema, in which the defaults of its fields are set, as by the host.
+// defaultOf returns the default of a schema, in which the defaults of its fields are set, as by an API server.
 func defaultOf(schema *apiextensionsv1.JSONSchemaProps) (value any, ok bool) {
 	if schema.Default == nil || json.Unmarshal(schema.Default.Raw, &value) != nil || value == nil {
 		return nil, false
@@ -81,34 +88,4 @@ func itemOf(schema *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchema
 		return nil
 	}
 	return schema.Items.Schema
-}
-
-// literal is an expression for a value of JSON. All items of a list in CEL have the same type, so each is of any.
-func literal(value any) string {
-	switch value := value.(type) {
-	case nil:
-		return "null"
-	case string:
-		return strconv.QuoteToASCII(value)
-	case float64:
-		text := strconv.FormatFloat(value, 'f', -1, 64)
-		if !strings.Contains(text, ".") {
-			text += ".0"
-		}
-		return text
-	case []any:
-		var items []string
-		for _, item := range value {
-			items = append(items, "dyn("+literal(item)+")")
-		}
-		return "[" + strings.Join(items, ", ") + "]"
-	case map[string]any:
-		var items []string
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			items = append(items, strconv.QuoteToASCII(name)+": dyn("+literal(value[name])+")")
-		}
-		return "{" + strings.Join(items, ", ") + "}"
-	default: // a boolean or an integer
-		return fmt.Sprint(value)
-	}
 }
