@@ -275,27 +275,28 @@ func TestOnlyWhatTheHostSaysEndsASync(t *testing.T) {
 	for what, test := range map[string]struct {
 		change func(e *env, is *v1alpha1.ResourceSync)
 		kept   bool
+		ready  bool
 	}{
-		"the definition can't be read":      {func(e *env, is *v1alpha1.ResourceSync) { e.unread[is.Name] = errHost; e.s.versions[is.Name] = "2" }, true},
-		"the policy can't be read":          {func(e *env, is *v1alpha1.ResourceSync) { e.secure[is.Name] = func() error { return errHost } }, true},
-		"the check panics":                  {func(e *env, is *v1alpha1.ResourceSync) { e.secure[is.Name] = func() error { panic("oh") } }, true},
-		"shares are unknown":                {func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "unknown" }, true},
-		"the watch fails":                   {func(e *env, is *v1alpha1.ResourceSync) { e.unready[is.Name] = errHost }, true},
-		"another definition, same content":  {func(e *env, is *v1alpha1.ResourceSync) { e.s.versions[is.Name] = "2" }, true},
-		"a change, and nothing can be read": {func(e *env, is *v1alpha1.ResourceSync) { e.unread[is.Name] = errHost; e.change(is, addColor) }, true},
-		"a change, and no watch":            {func(e *env, is *v1alpha1.ResourceSync) { e.undo = errHost; e.change(is, addColor) }, true},
+		"the definition can't be read":      {func(e *env, is *v1alpha1.ResourceSync) { e.unread[is.Name] = errHost; e.s.versions[is.Name] = "2" }, true, false},
+		"the policy can't be read":          {func(e *env, is *v1alpha1.ResourceSync) { e.secure[is.Name] = func() error { return errHost } }, true, false},
+		"the check panics":                  {func(e *env, is *v1alpha1.ResourceSync) { e.secure[is.Name] = func() error { panic("oh") } }, true, false},
+		"shares are unknown":                {func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "unknown" }, true, false},
+		"the watch fails":                   {func(e *env, is *v1alpha1.ResourceSync) { e.unready[is.Name] = errHost }, true, true},
+		"another definition, same content":  {func(e *env, is *v1alpha1.ResourceSync) { e.s.versions[is.Name] = "2" }, true, true},
+		"a change, and nothing can be read": {func(e *env, is *v1alpha1.ResourceSync) { e.unread[is.Name] = errHost; e.change(is, addColor) }, true, false},
+		"a change, and no watch":            {func(e *env, is *v1alpha1.ResourceSync) { e.undo = errHost; e.change(is, addColor) }, true, false},
 		"an invalid spec": {func(e *env, is *v1alpha1.ResourceSync) {
 			e.change(is, func(is *v1alpha1.ResourceSync) { is.Spec.Version = "v2" })
-		}, false},
-		"the policy is missing":         {func(e *env, is *v1alpha1.ResourceSync) { e.secure[is.Name] = func() error { return errMissing } }, false},
-		"the definition is gone":        {func(e *env, is *v1alpha1.ResourceSync) { delete(e.s.versions, is.Name) }, false},
-		"the share is gone":             {func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "no" }, false},
-		"the share is not the tenant's": {func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "solar" }, false},
-		"the sync is gone":              {func(e *env, is *v1alpha1.ResourceSync) { delete(e.s.syncs, is.Name) }, false},
+		}, false, false},
+		"the policy is missing":         {func(e *env, is *v1alpha1.ResourceSync) { e.secure[is.Name] = func() error { return errMissing } }, false, false},
+		"the definition is gone":        {func(e *env, is *v1alpha1.ResourceSync) { delete(e.s.versions, is.Name) }, false, false},
+		"the share is gone":             {func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "no" }, false, false},
+		"the share is not the tenant's": {func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "solar" }, false, false},
+		"the sync is gone":              {func(e *env, is *v1alpha1.ResourceSync) { delete(e.s.syncs, is.Name) }, false, false},
 		"another sync that can't be read": {func(e *env, is *v1alpha1.ResourceSync) {
 			e.unread[is.Name] = errHost
 			e.change(is, func(is *v1alpha1.ResourceSync) { is.UID = "another" })
-		}, false},
+		}, false, false},
 	} {
 		e := newEnv(t)
 		is, other := e.sync("Gadget", v1alpha1.SyncToHost), e.sync("Zebra", v1alpha1.SyncFromHost)
@@ -318,6 +319,9 @@ func TestOnlyWhatTheHostSaysEndsASync(t *testing.T) {
 			}
 			if len(e.declared) != 1 {
 				t.Errorf("%s: the host's watches change: %q", what, e.declared)
+			}
+			if got := e.s.states[is.Name].ready(); (got.Status == metav1.ConditionTrue) != test.ready {
+				t.Errorf("%s: the condition is %+v", what, got)
 			}
 			continue
 		}
