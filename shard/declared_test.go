@@ -29,31 +29,32 @@ func TestASpaceRestartsIfSomethingElseIsSyncedOfIt(t *testing.T) {
 		}
 		c.Unprepared = func(string) bool { return unprepared.Load() }
 	})
-	if err := s.Add("solar"); err != nil {
+	build(t, "declares")
+	if err := s.Add("declares"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Wake(t.Context(), "solar"); err != nil {
+	if err := s.Wake(t.Context(), "declares"); err != nil {
 		t.Fatal(err)
 	}
-	first := s.Space("solar")
+	first := s.Space("declares")
 	current := func(space *shard.Space) bool { return slices.Equal(space.Declared(), *declared.Load()) }
-	if err := s.RestartUnless(t.Context(), "solar", current); err != nil || s.Space("solar") != first {
-		t.Errorf("with the same, it restarts: %v, error %v", s.Space("solar") != first, err)
+	if err := s.RestartUnless(t.Context(), "declares", current); err != nil || s.Space("declares") != first {
+		t.Errorf("with the same, it restarts: %v, error %v", s.Space("declares") != first, err)
 	}
 	declared.Store(&[]*declaration.Declaration{{Name: "gadgets.example.com", Version: "a"}})
 	unprepared.Store(true)
-	if err := s.RestartUnless(t.Context(), "solar", current); err != nil {
+	if err := s.RestartUnless(t.Context(), "declares", current); err != nil {
 		t.Fatal(err)
 	}
-	second := s.Space("solar")
+	second := s.Space("declares")
 	if second == nil || second == first || !current(second) || prepared.Load() != 2 {
 		t.Errorf("with something else, it restarts: %v, prepared %d times", second != first, prepared.Load())
 	}
-	s.falls(t, "solar")
-	if err := s.RestartUnless(t.Context(), "solar", func(*shard.Space) bool { return false }); err != nil || s.Space("solar") != nil {
-		t.Errorf("it is woken: %v, error %v", s.Space("solar") != nil, err)
+	s.falls(t, "declares")
+	if err := s.RestartUnless(t.Context(), "declares", func(*shard.Space) bool { return false }); err != nil || s.Space("declares") != nil {
+		t.Errorf("it is woken: %v, error %v", s.Space("declares") != nil, err)
 	}
-	if err := s.Wake(t.Context(), "solar"); err != nil || prepared.Load() != 2 {
+	if err := s.Wake(t.Context(), "declares"); err != nil || prepared.Load() != 2 {
 		t.Errorf("it is prepared %d times, error %v", prepared.Load(), err)
 	}
 }
