@@ -79,7 +79,11 @@ func (m *Manager) declared(space string) []*declaration.Declaration {
 	if m.config.SpaceRole != "" { // which has the rights, as Secure has checked
 		return all
 	}
-	has := m.accountRights.get(space)
+	return allowed(all, m.accountRights.get(space))
+}
+
+// allowed returns the declarations that need no rights of a space's account, and those for which it has them.
+func allowed(all, has []*declaration.Declaration) []*declaration.Declaration {
 	return slices.DeleteFunc(all, func(d *declaration.Declaration) bool {
 		return !d.FromHost && !slices.ContainsFunc(has, func(o *declaration.Declaration) bool { return o.Name == d.Name && o.Version == d.Version })
 	})
