@@ -324,7 +324,9 @@ func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 		}
 	})
 	t.Run("an account of a space is held by the host", func(t *testing.T) {
-		account := host.as(t, "system:serviceaccount:berth-evil:berth-syncer")
+		create := func(manifest string, args ...string) (string, error) {
+			return host.tryKubectl(t, manifest, append([]string{"create", "--as", "system:serviceaccount:berth-evil:berth-syncer", "-f", "-"}, args...)...)
+		}
 		manifest := func(name, extra, spec string) string {
 			return fmt.Sprintf(`{apiVersion: forge.example.com/v1, kind: Paper, metadata: {name: %s, namespace: berth-evil, labels: {berth.dev/space: evil, app.kubernetes.io/managed-by: berth}%s}, spec: %s}`, name, extra, spec)
 		}
@@ -339,11 +341,11 @@ func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 			"another's space":  strings.Replace(manifest("evil--default--x", "", "{}"), "berth.dev/space: evil", "berth.dev/space: news", 1),
 			"another's in all": strings.ReplaceAll(manifest("evil--default--x", "", "{}"), "berth-evil", "default"),
 		} {
-			if out, err := account.tryKubectl(t, m, "create", "-f", "-"); err == nil || !strings.Contains(out, "orbidden") {
+			if out, err := create(m); err == nil || !strings.Contains(out, "orbidden") {
 				t.Errorf("%s: %v: %s", name, err, out)
 			}
 		}
-		if out, err := account.tryKubectl(t, manifest("evil--default--x", "", "{names: [a.example.org], days: 30}"), "create", "--dry-run=server", "-f", "-"); err != nil {
+		if out, err := create(manifest("evil--default--x", "", "{names: [a.example.org], days: 30}"), "--dry-run=server"); err != nil {
 			t.Errorf("what translation makes: %v: %s", err, out)
 		}
 	})
