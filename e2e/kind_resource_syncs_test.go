@@ -57,7 +57,7 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 		}
 		return nil
 	})
-	policy, stderr, code := runBerth(t, "sync-policy", "--host-kubeconfig", host.kubeconfig, "--release-namespace", certificatesRelease)
+	policy, stderr, code := runBerth(t, "sync-policy", "--host-kubeconfig", host.kubeconfig, "--space-role", certificatesRelease+"-berth-space")
 	if code != 0 {
 		t.Fatalf("berth sync-policy exits with %d: %s", code, stderr)
 	}
