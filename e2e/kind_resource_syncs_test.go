@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/syncer/declaration"
+	"github.com/berth-dev/berth/translate"
 )
 
 // certificatesRelease is the namespace of the release that the test of examples/cert-manager uses.
@@ -27,6 +30,8 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 		for _, args := range [][]string{
 			{"delete", "resourcesyncs,crdshares,tenants,berthconfigurations", "--all", "--wait=false"},
 			{"delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-sync-certificates.cert-manager.io"},
+			{"delete", "clusterroles", certificatesRelease + "-berth-space-certificates.cert-manager.io",
+				certificatesRelease + "-berth-syncs-certificates.cert-manager.io", certificatesRelease + "-berth-syncs-clusterissuers.cert-manager.io"},
 		} {
 			if out, err := host.runKubectl(ctx, "", args...); err != nil {
 				t.Logf("%v: %v: %s", args, err, out)
@@ -83,5 +88,5 @@ spec: {secretName: t, dnsNames: [a.example.com], issuerRef: {name: shared, kind:
 	space.told(t, "Certificate", "template", "spec.secretTemplate: Forbidden: the platform does not sync this field")
 	space.kubectl(t, "delete", "certificate", "shop")
 	host.lacks(t, "certificate", "certs--default--shop", "-n", "berth-certs")
-	host.lacks(t, "secret", "certs--default.returned--shop-tls", "-n", "berth-certs")
+	host.lacks(t, "secret", declaration.ReturnedName(translate.Space{Name: "certs"}, "default", "shop-tls"), "-n", "berth-certs")
 }

@@ -12,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/syncer/declaration"
+	"github.com/berth-dev/berth/translate"
 )
 
 // papers are certificates, and authorities are their issuers, as far as it matters here. A controller of the host would issue papers.
@@ -179,18 +182,21 @@ func TestCustomResourcesAreSynced(t *testing.T) {
 		news.field(t, `{"url":"https://ca.example.org"}`, "{.spec}", "authority", "public")
 		news.kubectl(t, "annotate", "authority", "public", "note=mine")
 		news.field(t, "", "{.metadata.annotations}", "authority", "public")
+		news.kubectl(t, "label", "authority", "public", "app.kubernetes.io/managed-by-")
+		news.field(t, "berth", `{.metadata.labels.app\.kubernetes\.io/managed-by}`, "authority", "public")
 		news.kubectl(t, "delete", "authority", "public")
 		news.field(t, `{"url":"https://ca.example.org"}`, "{.spec}", "authority", "public")
 	})
 
 	const onHost = "news--default--front"
+	returned := declaration.ReturnedName(translate.Space{Name: "news"}, "default", "front-tls")
 	news.apply(t, paper("press", "front", "{secretName: front-tls, names: [a.example.org], authority: public}"))
 	t.Run("objects of the tenant are on the host", func(t *testing.T) {
-		host.field(t, `{"authority":"public","days":90,"names":["a.example.org"],"secretName":"news--default.returned--front-tls"}`, "{.spec}", "paper", onHost, "-n", "berth-news")
+		host.field(t, `{"authority":"public","days":90,"names":["a.example.org"],"secretName":"`+returned+`"}`, "{.spec}", "paper", onHost, "-n", "berth-news")
 	})
 	t.Run("the status and the Secret return", func(t *testing.T) {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "news--default.returned--front-tls"}, Type: corev1.SecretTypeTLS,
+			ObjectMeta: metav1.ObjectMeta{Name: returned}, Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{"tls.crt": []byte("one"), "tls.key": []byte("two")},
 		}
 		must(host.CoreV1().Secrets("berth-news").Create(t.Context(), secret, metav1.CreateOptions{}))(t)
@@ -213,6 +219,11 @@ func TestCustomResourcesAreSynced(t *testing.T) {
 		host.kubectl(t, "patch", "paper", onHost, "-n", "berth-news", "--type=merge", "-p", `{"spec":{"names":["evil.example.net"]}}`)
 		host.field(t, `["a.example.org","b.example.org"]`, "{.spec.names}", "paper", onHost, "-n", "berth-news")
 	})
+	t.Run("what a controller of the host writes beside the declared fields stays", func(t *testing.T) {
+		host.kubectl(t, "patch", "paper", onHost, "-n", "berth-news", "--type=merge", "-p", `{"spec":{"hook":"of the host"}}`)
+		news.kubectl(t, "patch", "paper", "front", "--type=merge", "-p", `{"spec":{"days":40}}`)
+		host.field(t, "40 of the host", "{.spec.days} {.spec.hook}", "paper", onHost, "-n", "berth-news")
+	})
 	t.Run("a sleeping space wakes for its objects", func(t *testing.T) {
 		b.command(t, "sleep", "news")
 		host.kubectl(t, "patch", "paper", onHost, "-n", "berth-news", "--subresource=status", "--type=merge", "-p", `{"status":{"serial":"8"}}`)
@@ -231,7 +242,7 @@ func TestCustomResourcesAreSynced(t *testing.T) {
 		news.kubectl(t, "delete", "paper", "front")
 		host.lacks(t, "paper", onHost, "-n", "berth-news")
 		eventually(t, func() error {
-			if _, err := host.CoreV1().Secrets("berth-news").Get(t.Context(), "news--default.returned--front-tls", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := host.CoreV1().Secrets("berth-news").Get(t.Context(), returned, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("the Secret that returned: %w", orErr(err))
 			}
 			return nil
@@ -243,12 +254,20 @@ func TestCustomResourcesAreSynced(t *testing.T) {
 	t.Run("a sync that ends leaves the host's objects", func(t *testing.T) {
 		news.apply(t, paper("press", "late", "{names: [a.example.org]}"))
 		host.field(t, "90", "{.spec.days}", "paper", "news--default--late", "-n", "berth-news")
+		uid := host.kubectl(t, "get", "paper", "news--default--late", "-n", "berth-news", "-o", "jsonpath={.metadata.uid}")
 		host.kubectl(t, "delete", "resourcesync", "papers.press.example.com")
+		eventually(t, func() error { // the account has no right any more, so nothing is synced
+			out, err := host.tryKubectl(t, "", "auth", "can-i", "update", "papers.press.example.com", "-n", "berth-news", "--as", "system:serviceaccount:berth-news:berth-syncer")
+			if err == nil {
+				return errors.New("the space's account still may: " + out)
+			}
+			return nil
+		})
 		news.kubectl(t, "patch", "paper", "late", "--type=merge", "-p", `{"spec":{"days":1}}`)
-		news.apply(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: later, namespace: default}}`)
+		host.field(t, "90", "{.spec.days}", "paper", "news--default--late", "-n", "berth-news")
 		host.apply(t, fmt.Sprintf(papers, "press", "news"))
 		host.syncing(t, "papers.press.example.com")
-		host.field(t, "1", "{.spec.days}", "paper", "news--default--late", "-n", "berth-news")
+		host.field(t, uid+" 1", "{.metadata.uid} {.spec.days}", "paper", "news--default--late", "-n", "berth-news")
 	})
 }
 
@@ -315,8 +334,9 @@ func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 		evil.kubectl(t, "delete", "papers", "--all")
 		must(evil.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, StringData: map[string]string{"a": "b"}}, metav1.CreateOptions{}))(t)
 		evil.apply(t, paper("forge", "taker", "{names: [a.example.org], secretName: mine}"))
-		host.field(t, "evil--default.returned--mine", "{.spec.secretName}", "paper", "evil--default--taker", "-n", "berth-evil")
-		must(host.CoreV1().Secrets("berth-evil").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "evil--default.returned--mine"}, StringData: map[string]string{"a": "host"}}, metav1.CreateOptions{}))(t)
+		returned := declaration.ReturnedName(translate.Space{Name: "evil"}, "default", "mine")
+		host.field(t, returned, "{.spec.secretName}", "paper", "evil--default--taker", "-n", "berth-evil")
+		must(host.CoreV1().Secrets("berth-evil").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: returned}, StringData: map[string]string{"a": "host"}}, metav1.CreateOptions{}))(t)
 		host.kubectl(t, "patch", "paper", "evil--default--taker", "-n", "berth-evil", "--subresource=status", "--type=merge", "-p", `{"status":{"serial":"7"}}`)
 		evil.told(t, "Paper", "taker", "a Secret mine exists that did not return for this object")
 		if s := must(evil.CoreV1().Secrets("default").Get(t.Context(), "mine", metav1.GetOptions{}))(t); string(s.Data["a"]) != "b" {

@@ -80,13 +80,13 @@ func CheckSync(ctx context.Context, host client.Client, d *declaration.Declarati
 		live, _ := want.DeepCopyObject().(client.Object)
 		switch err := host.Get(ctx, client.ObjectKeyFromObject(want), live); {
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("%w: %s is missing; run 'berth sync-policy %s | kubectl apply -f -'", ErrSyncPolicy, describe(want), d.Name)
+			return fmt.Errorf("%w: %s is missing; run 'berth sync-policy %s | kubectl apply -f -', with --space-role if the chart has another name than in the guide", ErrSyncPolicy, describe(want), d.Name)
 		case err != nil:
 			return fmt.Errorf("read the policy of the ResourceSync %s: %w", d.Name, err)
 		}
 		want.SetAnnotations(nil) // the version also differs for what policies don't depend on
 		if field := difference(want, live, false); field != "" {
-			return fmt.Errorf("%w: %s differs in %s; run 'berth sync-policy %s | kubectl apply -f -'", ErrSyncPolicy, describe(want), field, d.Name)
+			return fmt.Errorf("%w: %s differs in %s; run 'berth sync-policy %s | kubectl apply -f -', with --space-role if the chart has another name than in the guide", ErrSyncPolicy, describe(want), field, d.Name)
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ type ResourceSync struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.direction == 'ToHost' || !has(self.maxObjects)",message="maxObjects is only for direction ToHost; set a selector to show fewer objects"
 // +kubebuilder:validation:XValidation:rule="self.direction == 'FromHost' || !has(self.selector)",message="selector is only for direction FromHost; the objects of tenants are all synced"
-// +kubebuilder:validation:XValidation:rule="self.direction == 'ToHost' || !has(self.fields) || self.fields.all(f, !has(f.type))",message="type is only for direction ToHost; objects of the host are shown as they are"
+// +kubebuilder:validation:XValidation:rule="self.direction == 'ToHost' || !has(self.fields) || self.fields.all(f, !has(f.type) && !has(f.rule))",message="type and rule are only for direction ToHost; objects of the host are shown as they are"
 type ResourceSyncSpec struct {
 	// direction is ToHost if objects that tenants create in their spaces are created on the host, and FromHost if spaces show objects of
 	// the host. Resources that are synced ToHost have to be namespaced, and those FromHost cluster-scoped.
@@ -85,7 +85,7 @@ type ResourceSyncSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	Fields []SyncedField `json:"fields,omitempty"`
 	// status lists what is copied from the status of an object of the host to that in the space, as paths that begin with status. Words in it
-	// go to the tenant as they are, but for the object's name and namespace on the host.
+	// go to the tenant as they are, except for the object's name and namespace on the host.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -110,7 +110,7 @@ const (
 // SyncedField is a field that is copied.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type == 'Value' || !has(self.rule)",message="rule is only for fields of type Value; names are checked by their type"
-// +kubebuilder:validation:XValidation:rule="has(self.type) && self.type == 'Imported' ? has(self.resource) : !has(self.resource) || has(self.type) && self.type == 'Object'",message="resource is required for type Imported, and only for that and for type Object"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Imported') == has(self.resource)",message="resource is required for type Imported, and only for that"
 type SyncedField struct {
 	// path is where the field is, with dots between names, and [*] after the name of a list for each of its items:
 	// spec.rules[*].backendRefs[*].name. What is below the field is copied with it.
@@ -122,15 +122,14 @@ type SyncedField struct {
 	// type says what the field is. The default is Value.
 	// +optional
 	Type SyncedFieldType `json:"type,omitempty"`
-	// resource is whose objects the field names. For type Imported, it is the name of the ResourceSync with direction FromHost, such as
-	// clusterissuers.cert-manager.io. For type Object, it is another resource that is synced to the host: that of another ResourceSync, or
-	// gateways.gateway.networking.k8s.io. If it is not set, the field names another object of the same resource.
+	// resource is whose objects a field of type Imported names: the name of a ResourceSync with direction FromHost, such as
+	// clusterissuers.cert-manager.io.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Resource string `json:"resource,omitempty"`
 	// rule is a CEL expression about a field of type Value, which is self in it. It is true for the values that tenants may set. The host
-	// enforces it, too.
+	// enforces it, too. A field that isn't set has no value, and is allowed.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -146,7 +145,7 @@ type SyncedFieldType string
 const (
 	// FieldValue is copied as it is.
 	FieldValue SyncedFieldType = "Value"
-	// FieldObject is the name of another object of the same namespace.
+	// FieldObject is the name of another object of the same resource and namespace.
 	FieldObject SyncedFieldType = "Object"
 	// FieldSelector is a label selector of pods, which selects only pods of the same namespace of the space on the host.
 	FieldSelector SyncedFieldType = "Selector"

@@ -27,7 +27,10 @@ func Declared(d *declaration.Declaration) Policy {
 		return Refuse(fmt.Sprintf("%s%s, as the ResourceSync %s lists them: see %s", OnlyFields, d.GVR.Resource, d.Name, at), "object == null || "+unless)
 	}
 	declared := declaredFields(root.Below)
-	top := slices.Concat(parse("apiVersion kind metadata status"), declared)
+	top := slices.Concat(parse("apiVersion kind metadata"), declared)
+	if d.HasStatus { // which accounts have no right to write
+		top = append(top, field{name: "status"})
+	}
 	all := []admissionv1.Validation{
 		Refuse(fmt.Sprintf("a space's account may write %s only in version %s", d.GVR.Resource, d.GVR.Version), "object == null || request.resource.version == '"+d.GVR.Version+"'"),
 		refuse("the top level", top.names("dyn(object)", furtherOf(root.Defaults)("object"), 0)),

@@ -70,8 +70,8 @@ func whose(own ...string) []admissionv1.Validation {
 		}
 		return "(" + o + " == null || '" + translate.HostNamespacePrefix + "' + " + o + ".metadata.?labels['" + translate.LabelSpace + "'].orValue('') == request.namespace && " + name + ")"
 	}
-	const returned = "object == null && request.resource.resource == 'secrets' && oldObject.metadata.name.contains('" + declaration.ReturnedMark + "--') && " +
-		"('" + translate.HostNamespacePrefix + "' + oldObject.metadata.name).startsWith(request.namespace + '--')"
+	const returned = "object == null && request.resource.resource == 'secrets' && ('" + translate.HostNamespacePrefix + "' + oldObject.metadata.name).startsWith(request.namespace + '" +
+		declaration.ReturnedMark + "')"
 	return []admissionv1.Validation{
 		inOwnNamespace(),
 		Refuse(NotOurs+": they have the label "+translate.LabelSpace+

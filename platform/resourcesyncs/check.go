@@ -23,6 +23,18 @@ type subject struct {
 	generation    int64
 	definition    string // the resource version of the host's definition; "" if the host has none
 	forced, known bool   // see Options.Forces
+	missing       string // a ResourceSync whose objects it names, and that isn't there
+}
+
+// missing returns the first ResourceSync with direction FromHost whose objects another one names, and that isn't there.
+func missing(sync *v1alpha1.ResourceSync, syncs map[string]*v1alpha1.ResourceSync) string {
+	for i := range sync.Spec.Fields {
+		f := &sync.Spec.Fields[i]
+		if other := syncs[f.Resource]; f.Type == v1alpha1.FieldImported && (other == nil || other.Spec.Direction != v1alpha1.SyncFromHost) {
+			return f.Resource
+		}
+	}
+	return ""
 }
 
 // state is what became of a ResourceSync.
@@ -70,6 +82,8 @@ func (s *Syncs) checkOne(ctx context.Context, host client.Client, sync *v1alpha1
 	switch {
 	case len(errs) > 0:
 		return fail(false, v1alpha1.ReasonInvalidSpec, "%v", errs.ToAggregate())
+	case of.missing != "":
+		return fail(true, v1alpha1.ReasonInvalidSpec, "spec.fields: there is no ResourceSync %s with direction FromHost, whose objects a field of type Imported names; create it, or remove the field", of.missing)
 	case !of.known:
 		return fail(true, v1alpha1.ReasonDefinitionUnavailable, "the CRDShare %s was not read yet; Berth retries", sync.Name)
 	case !of.forced:
@@ -88,8 +102,8 @@ func (s *Syncs) checkOne(ctx context.Context, host client.Client, sync *v1alpha1
 	return is
 }
 
-// after completes a state by the one before it, and says when to check again.
-func (is *state) after(before *state, now time.Time) *state {
+// after completes a state by the one before it, and says when to check again. watch numbers what is watched anew.
+func (is *state) after(before *state, now time.Time, watch func() uint64) *state {
 	is.next = now.Add(recheck)
 	if is.problem.reason == v1alpha1.ReasonPolicyMissing || is.problem.passing {
 		is.next = now.Add(retry)
@@ -99,11 +113,11 @@ func (is *state) after(before *state, now time.Time) *state {
 	}
 	switch {
 	case is.checked != nil:
-		// What says the same is the same: spaces don't switch, and the host's objects are known already.
-		for _, was := range []*declaration.Declaration{before.watched, before.inForce} {
-			if was != nil && was.Version == is.checked.Version {
-				is.checked = was
-			}
+		// What says the same as before is the same: spaces don't switch. What was in force earlier isn't, because the host's watch is another.
+		if was := before.watched; was != nil && was.Version == is.checked.Version {
+			is.checked = was
+		} else {
+			is.checked.Watch = watch()
 		}
 		is.inForce, is.watched = before.inForce, is.checked
 	case is.problem.passing:

@@ -18,6 +18,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,7 +83,11 @@ type Syncs struct {
 	// Only follow uses these.
 	declared map[string]string // versions of what the host watches, by name
 	written  map[string]written
+	watches  atomic.Uint64 // how many declarations were new
 }
+
+// nextWatch returns the number of a declaration that is watched anew.
+func (s *Syncs) nextWatch() uint64 { return s.watches.Add(1) }
 
 // What is listed.
 const (
@@ -251,7 +256,7 @@ func (s *Syncs) check(ctx context.Context, host client.Client, now time.Time, sy
 	after := make(map[string]*state, len(syncs))
 	for name, sync := range syncs {
 		forced, known := s.options.Forces(name)
-		of := subject{uid: sync.UID, generation: sync.Generation, definition: versions[name], forced: forced, known: known}
+		of := subject{uid: sync.UID, generation: sync.Generation, definition: versions[name], forced: forced, known: known, missing: missing(sync, syncs)}
 		if was := before[name]; was != nil && was.of == of && now.Before(was.next) {
 			is := *was
 			mu.Lock()
@@ -262,12 +267,12 @@ func (s *Syncs) check(ctx context.Context, host client.Client, now time.Time, sy
 		safego.Go(&group, "check a ResourceSync", func() {
 			limited, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
-			is := s.checkOne(limited, host, sync, of).after(before[name], now)
+			is := s.checkOne(limited, host, sync, of).after(before[name], now, s.nextWatch)
 			mu.Lock()
 			defer mu.Unlock()
 			after[name] = is
 		}, func(err error) {
-			is := (&state{of: of, problem: problem{v1alpha1.ReasonInvalidSpec, err.Error(), true}}).after(before[name], now)
+			is := (&state{of: of, problem: problem{v1alpha1.ReasonInvalidSpec, err.Error(), true}}).after(before[name], now, s.nextWatch)
 			mu.Lock()
 			defer mu.Unlock()
 			after[name] = is
@@ -284,7 +289,7 @@ func (s *Syncs) declare(states map[string]*state) {
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if d := states[name].watched; d != nil {
 			all = append(all, d)
-			versions[name] = d.Version
+			versions[name] = versionOf(d)
 		}
 	}
 	var failed error

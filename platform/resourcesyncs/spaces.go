@@ -4,6 +4,7 @@
 package resourcesyncs
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,9 +42,14 @@ func (s *Syncs) Version(space string) string { return VersionOf(s.Of(space)) }
 func VersionOf(all []*declaration.Declaration) string {
 	parts := make([]string, len(all))
 	for i, d := range all {
-		parts[i] = d.Name + "@" + d.Version
+		parts[i] = versionOf(d)
 	}
 	return strings.Join(parts, ",")
+}
+
+// versionOf identifies one declaration, and the watch that it came with.
+func versionOf(d *declaration.Declaration) string {
+	return fmt.Sprintf("%s@%s.%d", d.Name, d.Version, d.Watch)
 }
 
 // Observe notes what an object says of its space, and changes what the space has at once if that makes a difference.

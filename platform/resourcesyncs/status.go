@@ -44,6 +44,9 @@ func (is *state) ready() metav1.Condition {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonSyncing, "the objects of the selected tenants' spaces are synced"
 	default:
 		ready.Reason, ready.Message = v1alpha1.ReasonHostUnavailable, fmt.Sprintf("%v; Berth retries", is.unready)
+		if apierrors.IsForbidden(is.unready) {
+			ready.Message += fmt.Sprintf("; to grant the right, run 'berth sync-policy %s | kubectl apply -f -'", is.checked.Name)
+		}
 	}
 	ready.Message = cut(ready.Message)
 	if ready.Status == metav1.ConditionFalse && is.inForce != nil {

@@ -5,7 +5,6 @@ package custom
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -57,28 +56,34 @@ func (s *syncer) show(d *declaration.Declaration) error {
 	s.FromSpace(informer, byName)
 	s.FromHost(d.Name, func(o client.Object, enqueue func(engine.Key)) {
 		byName(o, enqueue)
-		s.referring(enqueue)
+		s.referring(d.Name, o.GetName(), enqueue)
 	})
 	return nil
 }
 
-// referring enqueues the objects of the tenant, which may name an object of the host that comes or goes.
-func (s *syncer) referring(enqueue func(engine.Key)) {
+// referring enqueues the objects of the tenant that name an object of the host, which has come, gone, or changed.
+func (s *syncer) referring(sync, name string, enqueue func(engine.Key)) {
 	for _, sent := range s.sent {
-		for _, item := range sent.virtual.GetStore().List() {
-			if v, ok := item.(client.Object); ok {
-				enqueue(engine.Key{Resource: sent.Name, NamespacedName: client.ObjectKeyFromObject(v)})
+		keys, err := sent.virtual.GetIndexer().IndexKeys(indexImported, sync+"/"+name)
+		if err != nil {
+			continue // there is no such index, which can't happen
+		}
+		for _, key := range keys {
+			if name, err := cache.ParseObjectName(key); err == nil {
+				enqueue(engine.Key{Resource: sent.Name, NamespacedName: types.NamespacedName(name)})
 			}
 		}
 	}
 }
 
 func (k *shown) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	ready := k.Host.DeclaredFilled(k.declaration.Name) // before the object: the watch may be a new one
 	host, hosted := hostcache.Get[*unstructured.Unstructured](k.Host, k.declaration.Name, "", key.Name)
 	v, exists := engine.Stored[*unstructured.Unstructured](k.virtual, types.NamespacedName{Name: key.Name})
-	ours := exists && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy
+	ours := exists && (v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy || k.wrote(v))
 	switch {
-	case !hosted && ours && k.Host.DeclaredReady(k.declaration.Name) == nil:
+	case !hosted && ours && ready:
+		k.forget(key.Name)
 		uid := v.GetUID()
 		return 0, client.IgnoreNotFound(k.VirtualAPI.Delete(ctx, v, client.Preconditions{UID: &uid}))
 	case !hosted:
@@ -89,7 +94,7 @@ func (k *shown) reconcile(ctx context.Context, key types.NamespacedName) (time.D
 			if apierrors.IsAlreadyExists(err) {
 				return 0, nil // the watch will deliver it
 			}
-			return 0, fmt.Errorf("show %s %s: %w", k.declaration.Name, key.Name, err)
+			return 0, k.Refuse(made, err)
 		}
 		k.note(host, made)
 		return 0, nil
@@ -103,7 +108,7 @@ func (k *shown) reconcile(ctx context.Context, key types.NamespacedName) (time.D
 	}
 	replaced := k.declaration.Shown(v, host)
 	if err := k.VirtualAPI.Update(ctx, replaced); err != nil {
-		return 0, fmt.Errorf("show %s %s: %w", k.declaration.Name, key.Name, err)
+		return 0, k.Refuse(v, err)
 	}
 	k.note(host, replaced)
 	return 0, k.status(ctx, replaced, host)
@@ -114,7 +119,10 @@ func (k *shown) status(ctx context.Context, v, host *unstructured.Unstructured) 
 	if !changed {
 		return nil
 	}
-	return k.VirtualAPI.Status().Update(ctx, out)
+	if err := k.VirtualAPI.Status().Update(ctx, out); err != nil {
+		return k.Refuse(v, err)
+	}
+	return nil
 }
 
 // note notes what was written.
@@ -124,10 +132,23 @@ func (k *shown) note(host, made *unstructured.Unstructured) {
 	k.written[made.GetName()] = versionOf(host, made)
 }
 
+// wrote reports whether an object in the space was written here, whatever its labels are now.
+func (k *shown) wrote(v client.Object) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.written[v.GetName()].uid == v.GetUID()
+}
+
+func (k *shown) forget(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.written, name)
+}
+
 // isWritten reports whether an object in the space is as it was written, and of this version of the host's.
 func (k *shown) isWritten(host, v *unstructured.Unstructured) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.written[v.GetName()] == versionOf(host, v) && len(v.GetLabels()) == 1 && len(v.GetAnnotations()) == 0 &&
+	return k.written[v.GetName()] == versionOf(host, v) && len(v.GetLabels()) == 1 && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy && len(v.GetAnnotations()) == 0 &&
 		len(v.GetFinalizers()) == 0 && len(v.GetOwnerReferences()) == 0
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -27,12 +29,22 @@ import (
 // AnnotationReturned is on Secrets in a space that returned from the host: the resource and the name of the object for which they did.
 const AnnotationReturned = translate.Domain + "/returned-for"
 
-// indexReturned is the index of a space's objects by the names on the host of the Secrets that return for them.
-const indexReturned = "berth.dev/returned"
+const (
+	// indexReturned is the index of a space's objects by the names on the host of the Secrets that return for them.
+	indexReturned = "berth.dev/returned"
+	// indexImported is the index of a space's objects by what they name of the host, as the name of the ResourceSync/name.
+	indexImported = "berth.dev/imported"
+)
 
-// indexReturns adds the index to an informer.
-func (s *syncer) indexReturns(d *declaration.Declaration, informer cache.SharedIndexInformer) error {
-	return informer.AddIndexers(cache.Indexers{indexReturned: func(obj any) (names []string, _ error) {
+// index adds the indexes to an informer.
+func (s *syncer) index(d *declaration.Declaration, informer cache.SharedIndexInformer) error {
+	imported := func(obj any) ([]string, error) {
+		if v, ok := obj.(*unstructured.Unstructured); ok {
+			return d.ImportedBy(v), nil
+		}
+		return nil, nil
+	}
+	return informer.AddIndexers(cache.Indexers{indexImported: imported, indexReturned: func(obj any) (names []string, _ error) {
 		if v, ok := obj.(*unstructured.Unstructured); ok {
 			for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 				names = append(names, declaration.ReturnedName(s.Space, v.GetNamespace(), name))
@@ -110,11 +122,15 @@ func typeOf(host *corev1.Secret) corev1.SecretType {
 func (s *syncer) deleteReturned(ctx context.Context, names []string) error {
 	var errs []error
 	for _, name := range names {
-		if s.isReturned(name) {
+		if !strings.HasPrefix(name, s.Space.Name+declaration.ReturnedMark) || s.isReturned(name) {
 			continue
 		}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Space.HostNamespace(), Name: name}}
-		if err := s.Writer.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+		// Nothing tells later that it is still there.
+		err := retry.OnError(retry.DefaultBackoff, func(error) bool { return ctx.Err() == nil }, func() error {
+			return client.IgnoreNotFound(s.Writer.Client.Delete(ctx, secret))
+		})
+		if err != nil {
 			errs = append(errs, fmt.Errorf("delete a Secret that returned from the host: %w", err))
 		}
 	}

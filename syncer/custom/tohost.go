@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -68,7 +69,7 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 	if err != nil {
 		return err
 	}
-	if err := s.indexReturns(d, informer); err != nil {
+	if err := s.index(d, informer); err != nil {
 		return err
 	}
 	s.sent = append(s.sent, sent{d, informer})
@@ -77,13 +78,15 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 		Engine: s.Engine, Name: d.Name, NameLimit: declaration.NameLimit, Virtual: informer, Outlives: true,
 		New:   d.New,
 		Bound: engine.AtMost(d.Max, d.GVR.Resource+" on the host"),
+		// Before all objects of the space are known, another one may name the same Secret.
+		IsUsed: func(types.NamespacedName) (bool, error) { return true, s.unsettled() },
 		ToHost: func(ctx context.Context, v *unstructured.Unstructured) (*unstructured.Unstructured, bool, error) {
 			host, errs := d.ToHost(ctx, s.Space, v, s.imports)
 			return host, true, engine.Forbid(errs)
 		},
 		UpdateHost: func(want, have *unstructured.Unstructured) bool {
 			before := d.Names(v1alpha1.FieldReturnedSecret, have)
-			changed := declaration.Update(want, have)
+			changed := d.Update(want, have)
 			if after := d.Names(v1alpha1.FieldReturnedSecret, have); !slices.Equal(before, after) {
 				replaced.Store(have.GetName(), before)
 			}
@@ -112,5 +115,15 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 		},
 	}
 	engine.Add(k, nil)
+	return nil
+}
+
+// unsettled returns [engine.ErrUnsettled] until the space's objects of all declarations are known.
+func (s *syncer) unsettled() error {
+	for _, sent := range s.sent {
+		if !s.Settled(sent.Name) {
+			return engine.ErrUnsettled
+		}
+	}
 	return nil
 }

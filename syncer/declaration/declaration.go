@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -43,6 +44,10 @@ type Declaration struct {
 	Max int
 	// Selector selects the objects of the host that spaces show.
 	Selector labels.Selector
+	// HasStatus says that the status has requests of its own.
+	HasStatus bool
+	// Watch differs for declarations whose objects on the host are watched anew.
+	Watch uint64
 	// Version differs for declarations that copy in another way, or that need other rights.
 	Version string
 
@@ -66,6 +71,9 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 		d.Max = defaultObjects
 	}
 	var errs field.ErrorList
+	if builtIn(d.GVR.GroupResource()) {
+		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), of.Name, "Berth syncs this resource by itself; see its sync option, and delete this ResourceSync")}
+	}
 	if d.FromHost != (crd.Spec.Scope == apiextensionsv1.ClusterScoped) {
 		errs = append(errs, field.Invalid(path.Child("direction"), spec.Direction,
 			fmt.Sprintf("the scope of %s is %s; resources that are synced ToHost have to be namespaced, and those FromHost cluster-scoped", of.Name, crd.Spec.Scope)))
@@ -90,14 +98,15 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 	for i := range spec.Fields {
 		errs = append(errs, d.add(&spec.Fields[i], root, path.Child("fields").Index(i))...)
 	}
-	if len(spec.Status) > 0 && (version.Subresources == nil || version.Subresources.Status == nil) {
+	d.HasStatus = version.Subresources != nil && version.Subresources.Status != nil
+	if len(spec.Status) > 0 && !d.HasStatus {
 		errs = append(errs, field.Forbidden(path.Child("status"), "the CustomResourceDefinition has no subresource status in this version; remove the list"))
 	}
 	d.root.defaults = defaults(root)
 	addDefaults(d.root.below, root)
 	for i, text := range spec.Status {
 		names := strings.Split(text, ".")
-		if err := inSchema(root, names); err != nil {
+		if _, err := inSchema(root, names); err != nil {
 			errs = append(errs, field.Invalid(path.Child("status").Index(i), text, err.Error()))
 		}
 		d.status = append(d.status, names)
@@ -109,6 +118,11 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
 	return d, nil
+}
+
+// builtIn reports whether Berth syncs a resource without a ResourceSync.
+func builtIn(resource schema.GroupResource) bool {
+	return slices.ContainsFunc(resources.Table(), func(r resources.Resource) bool { return r.Type != nil && r.GVR().GroupResource() == resource })
 }
 
 // selectorOf returns the selector of the host's objects.
@@ -132,16 +146,13 @@ func versionOf(crd *apiextensionsv1.CustomResourceDefinition, name string) *apie
 func contentOf(d *Declaration, spec *v1alpha1.ResourceSyncSpec) (string, error) {
 	said := spec.DeepCopy()
 	said.Tenants = nil
-	content, err := json.Marshal([]any{d.Name, d.Kind, said, d.Root()})
+	content, err := json.Marshal([]any{d.Name, d.Kind, said, d.Root(), d.HasStatus})
 	if err != nil {
 		return "", fmt.Errorf("encode the declaration: %w", err)
 	}
 	hash := sha256.Sum256(content)
 	return hex.EncodeToString(hash[:16]), nil
 }
-
-// Has reports whether the declaration has a field of a type.
-func (d *Declaration) Has(kind v1alpha1.SyncedFieldType) bool { return d.types[kind] }
 
 // New returns an empty object of the resource.
 func (d *Declaration) New() *unstructured.Unstructured {

@@ -50,7 +50,7 @@ const fields = `
 - {path: spec.pods, type: Selector}
 `
 
-func parse[T any](t *testing.T, text string) (out T) {
+func parse[T any](t testing.TB, text string) (out T) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func parse[T any](t *testing.T, text string) (out T) {
 	return out
 }
 
-func object(t *testing.T, text string) *unstructured.Unstructured {
+func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	encoded, err := yaml.YAMLToJSON([]byte(text))
@@ -71,7 +71,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return o
 }
 
-func definition(t *testing.T, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
+func definition(t testing.TB, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
 	props := parse[apiextensionsv1.JSONSchemaProps](t, schema)
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "papers.example.com"},
@@ -85,13 +85,13 @@ func definition(t *testing.T, scope apiextensionsv1.ResourceScope) *apiextension
 	}
 }
 
-func spec(t *testing.T) v1alpha1.ResourceSyncSpec {
+func spec(t testing.TB) v1alpha1.ResourceSyncSpec {
 	return v1alpha1.ResourceSyncSpec{
 		Direction: v1alpha1.SyncToHost, Version: "v1", Fields: parse[[]v1alpha1.SyncedField](t, fields), Status: []string{"status.conditions", "status.notAfter"},
 	}
 }
 
-func compiled(t *testing.T, spec v1alpha1.ResourceSyncSpec) *declaration.Declaration {
+func compiled(t testing.TB, spec v1alpha1.ResourceSyncSpec) *declaration.Declaration {
 	t.Helper()
 	scope := apiextensionsv1.NamespaceScoped
 	if spec.Direction == v1alpha1.SyncFromHost {
@@ -129,7 +129,7 @@ func TestAnObjectOfATenantOnTheHost(t *testing.T) {
 	}
 	want := object(t, `
 spec:
-  secretName: shop--apps.returned--web-tls
+  secretName: RETURNED
   dnsNames: [a.example.com]
   privateKey: {algorithm: RSA}
   issuerRef: {name: public, kind: Authority}
@@ -138,6 +138,7 @@ spec:
     matchLabels: {app: web}
     matchExpressions: [{key: berth.dev/space, operator: In, values: [shop]}, {key: berth.dev/namespace, operator: In, values: [apps]}]
 `).Object["spec"]
+	want.(map[string]any)["secretName"] = declaration.ReturnedName(shop, "apps", "web-tls")
 	if diff := cmp.Diff(want, host.Object["spec"]); diff != "" {
 		t.Error(diff)
 	}
@@ -167,6 +168,7 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		"a selector that is invalid":           {"{matchLabels: {app: web}}", "{matchExpressions: [{key: app, operator: Is}]}", "spec.pods.matchExpressions[0].operator: Invalid value"},
 		"an object where a value is a rule's":  {"kind: Authority", "kind: {a: b}", "spec.issuerRef.kind"},
 		"undeclared fields in items of a list": {"weight: 2", "namespace: kube-system", "spec.parts[0].namespace: Forbidden"},
+		"many bytes":                           {"algorithm: RSA", "algorithm: " + strings.Repeat("x", 64<<10), "at most 65536 are possible"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(paper, c.was, c.is, 1)
@@ -198,20 +200,20 @@ func TestWhatTheHostFillsInStays(t *testing.T) {
 		}
 	}
 	have.Object["extra"] = map[string]any{"by": "the host"}
-	if declaration.Update(want, have) {
+	if d.Update(want, have) {
 		t.Error("what the host filled in is taken for a change")
 	}
-	if changed := made(strings.Replace(paper, "  privateKey: {algorithm: RSA}\n", "", 1)); !declaration.Update(changed, have) {
+	if changed := made(strings.Replace(paper, "  privateKey: {algorithm: RSA}\n", "", 1)); !d.Update(changed, have) {
 		t.Error("a field that the tenant removed is not taken for a change")
 	}
-	if _, has, _ := unstructured.NestedMap(have.Object, "spec", "privateKey"); has || have.Object["extra"] == nil {
+	if diff := cmp.Diff(map[string]any{"size": int64(2048)}, have.Object["spec"].(map[string]any)["privateKey"]); diff != "" || have.Object["extra"] == nil {
 		t.Errorf("after the change, the host has %v", have.Object)
 	}
 	meddled := want.DeepCopy()
 	if err := unstructured.SetNestedStringSlice(meddled.Object, []string{"b.example.com"}, "spec", "dnsNames"); err != nil {
 		t.Fatal(err)
 	}
-	if !declaration.Update(want, meddled) {
+	if !d.Update(want, meddled) {
 		t.Error("a change on the host is not reverted")
 	}
 	if diff := cmp.Diff(want.Object, meddled.Object); diff != "" {
@@ -221,15 +223,15 @@ func TestWhatTheHostFillsInStays(t *testing.T) {
 
 func TestTheStatusThatReturns(t *testing.T) {
 	d, v := compiled(t, spec(t)), object(t, paper)
-	host := object(t, `
+	host := object(t, strings.ReplaceAll(`
 metadata: {name: shop--apps--web, namespace: berth-shop, generation: 3}
 status:
   notAfter: tomorrow
   internal: of the host
   conditions:
-  - {type: Ready, observedGeneration: 3, message: "berth-shop/shop--apps--web has its Secret shop--apps.returned--web-tls"}
+  - {type: Ready, observedGeneration: 3, message: "berth-shop/shop--apps--web has its Secret RETURNED"}
   - {type: Old, observedGeneration: 2}
-`)
+`, "RETURNED", declaration.ReturnedName(shop, "apps", "web-tls")))
 	out, changed := d.Status(shop, v, host)
 	want := object(t, `
 status:

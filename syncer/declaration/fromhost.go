@@ -4,7 +4,6 @@
 package declaration
 
 import (
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,10 +16,11 @@ import (
 
 // Status copies to a copy of v what returns of the host's status. changed is false if v has it already.
 func (d *Declaration) Status(space translate.Space, v, host *unstructured.Unstructured) (out *unstructured.Unstructured, changed bool) {
-	words := []string{host.GetName(), v.GetName(), host.GetNamespace(), v.GetNamespace()}
+	var words []string
 	for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
-		words = slices.Insert(words, 0, ReturnedName(space, v.GetNamespace(), name), name)
+		words = append(words, ReturnedName(space, v.GetNamespace(), name), name)
 	}
+	words = append(words, host.GetName(), v.GetName(), host.GetNamespace(), v.GetNamespace())
 	r := returning{words: strings.NewReplacer(words...), observed: host.GetGeneration(), generation: v.GetGeneration()}
 	return d.statusOf(v, host, r.value)
 }

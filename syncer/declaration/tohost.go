@@ -26,11 +26,15 @@ import (
 )
 
 const (
-	// AnnotationSynced is on host objects: a hash of what Berth wrote, and the names of the fields in it. Fields that the host fills in, or
-	// that somebody else adds, stay.
+	// AnnotationSynced is on host objects: a hash of the fields that Berth wrote.
 	AnnotationSynced = translate.Domain + "/synced"
-	// maxErrors is how many errors of one object are told.
+	// maxErrors is how many errors of one object are reported.
 	maxErrors = 10
+	// maxBytes limits the declared fields of an object, as JSON. The host's watches have them in memory, for all spaces, where they take up
+	// to twenty times as much.
+	maxBytes = 64 << 10
+	// maxReturned is how many Secrets return for an object. Each is read from the host when the object or its status changes.
+	maxReturned = 16
 )
 
 // Imports reports whether the space shows an object of the host, of the ResourceSync of this name.
@@ -46,28 +50,24 @@ func (d *Declaration) ToHost(ctx context.Context, space translate.Space, v *unst
 	if len(t.errs) > 0 {
 		return nil, t.errs
 	}
-	synced, err := syncedOf(host.Object)
-	if err != nil {
+	encoded, err := json.Marshal(host.Object)
+	switch {
+	case err != nil:
 		return nil, field.ErrorList{field.InternalError(nil, err)}
+	case len(encoded) > maxBytes:
+		return nil, field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf("the fields that are synced to the host have %d bytes, at most %d are possible; shorten them", len(encoded), maxBytes))}
+	case len(d.collected(v1alpha1.FieldReturnedSecret, v)) > maxReturned:
+		return nil, field.ErrorList{field.Forbidden(field.NewPath("spec"), fmt.Sprintf("the object names more than %d Secrets that return from the host; name fewer", maxReturned))}
 	}
+	hash := sha256.Sum256(encoded)
 	meta := space.ObjectMeta(v, NameLimit)
 	host.SetGroupVersionKind(d.Kind)
 	host.SetName(meta.Name)
 	host.SetNamespace(meta.Namespace)
 	host.SetLabels(meta.Labels)
-	meta.Annotations[AnnotationSynced] = synced
+	meta.Annotations[AnnotationSynced] = hex.EncodeToString(hash[:16])
 	host.SetAnnotations(meta.Annotations)
 	return host, nil
-}
-
-// syncedOf is the value of [AnnotationSynced].
-func syncedOf(content map[string]any) (string, error) {
-	encoded, err := json.Marshal(content)
-	if err != nil {
-		return "", fmt.Errorf("encode the fields: %w", err)
-	}
-	hash := sha256.Sum256(encoded)
-	return hex.EncodeToString(hash[:16]) + ":" + strings.Join(slices.Sorted(maps.Keys(content)), ","), nil
 }
 
 // toHost translates one object.
@@ -177,13 +177,14 @@ func (t *toHost) name(l *leaf, name string, at *field.Path) any {
 	return t.space.HostName(t.namespace, name, NameLimit)
 }
 
-// ReturnedMark is in the names on the host of Secrets that return, after the namespace. No translated name of another object has it there.
-const ReturnedMark = ".returned"
+// ReturnedMark follows the name of the space in the names on the host of Secrets that return. Names of other objects of the space begin
+// with the name of the space and a dash.
+const ReturnedMark = ".returned--"
 
-// ReturnedName is the name on the host of a Secret that returns to a space. No namespace has a dot, so no Secret of the tenant has this name
-// there.
+// ReturnedName is the name on the host of a Secret that returns to a space.
 func ReturnedName(space translate.Space, namespace, name string) string {
-	return space.HostName(namespace+ReturnedMark, name, translate.LimitSubdomain)
+	hash := sha256.Sum256([]byte(namespace + "/" + name))
+	return space.Name + ReturnedMark + hex.EncodeToString(hash[:16])
 }
 
 func (t *toHost) selector(value any, at *field.Path) any {
@@ -205,26 +206,35 @@ func (t *toHost) selector(value any, at *field.Path) any {
 	return out
 }
 
-// Update copies the tenant's fields of a host object to have, and reports whether anything differed.
-func Update(want, have *unstructured.Unstructured) bool {
+// Update copies the tenant's fields of a host object to have, and reports whether anything differed. Fields that are not declared stay.
+func (d *Declaration) Update(want, have *unstructured.Unstructured) bool {
 	wrote := have.GetAnnotations()[AnnotationSynced]
 	changed := translate.PushMeta(want, have)
-	_, names, _ := strings.Cut(wrote, ":")
-	for _, name := range strings.Split(names, ",") {
-		if _, still := want.Object[name]; !still && name != "" && !isMeta(name) {
-			if _, there := have.Object[name]; there {
-				delete(have.Object, name)
-				changed = true
+	// What the tenant removed is known by the hash only. What the host filled in must not be taken for a change each time.
+	exact := wrote != want.GetAnnotations()[AnnotationSynced]
+	return copyTo(&d.root, want.Object, have.Object, exact) || changed
+}
+
+// copyTo copies the declared fields of a value. With exact, those that aren't wanted are removed, and others have nothing beside what is
+// wanted, unless that is in a field of its own.
+func copyTo(of *node, want, have map[string]any, exact bool) (changed bool) {
+	for _, n := range of.below {
+		wanted, wants := want[n.name]
+		has, there := have[n.name]
+		below, isObject := has.(map[string]any)
+		switch {
+		case !wants && (!there || !exact):
+		case n.leaf == nil && !n.list && isObject: // with fields of others
+			wantedBelow, _ := wanted.(map[string]any)
+			changed = copyTo(n, wantedBelow, below, exact) || changed
+			if len(below) == 0 && !wants {
+				delete(have, n.name)
 			}
-		}
-	}
-	same := wrote == want.GetAnnotations()[AnnotationSynced]
-	for name, value := range want.Object {
-		if isMeta(name) || same && covers(have.Object[name], value) {
-			continue
-		}
-		if !equality.Semantic.DeepEqual(have.Object[name], value) {
-			have.Object[name] = runtime.DeepCopyJSONValue(value)
+		case !wants:
+			delete(have, n.name)
+			changed = true
+		case exact && !equality.Semantic.DeepEqual(has, wanted) || !covers(has, wanted):
+			have[n.name] = runtime.DeepCopyJSONValue(wanted)
 			changed = true
 		}
 	}
@@ -257,8 +267,14 @@ func covers(have, want any) bool {
 	}
 }
 
-// Names returns the names that an object, of a tenant or of the host, has in fields of a type, sorted. Those that can't be names are left out.
-func (d *Declaration) Names(kind v1alpha1.SyncedFieldType, of *unstructured.Unstructured) (names []string) {
+// Names returns the names that an object, of a tenant or of the host, has in fields of a type, sorted: the first few of them, where their
+// number is limited. Those that can't be names are left out.
+func (d *Declaration) Names(kind v1alpha1.SyncedFieldType, of *unstructured.Unstructured) []string {
+	names := d.collected(kind, of)
+	return names[:min(len(names), maxReturned)]
+}
+
+func (d *Declaration) collected(kind v1alpha1.SyncedFieldType, of *unstructured.Unstructured) (names []string) {
 	if !d.types[kind] {
 		return nil
 	}
@@ -269,6 +285,19 @@ func (d *Declaration) Names(kind v1alpha1.SyncedFieldType, of *unstructured.Unst
 	})
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// ImportedBy returns what an object of a tenant names in fields of type Imported, as the name of the ResourceSync, a slash, and the name.
+func (d *Declaration) ImportedBy(v *unstructured.Unstructured) (names []string) {
+	if !d.types[v1alpha1.FieldImported] {
+		return nil
+	}
+	collect(d.root.below, v.Object, func(l *leaf, value any) {
+		if name, ok := value.(string); ok && l.kind == v1alpha1.FieldImported {
+			names = append(names, l.resource+"/"+name)
+		}
+	})
+	return names
 }
 
 // collect calls do for the values of all declared fields of an object.

@@ -55,8 +55,10 @@ func (d *Declaration) add(f *v1alpha1.SyncedField, root *apiextensionsv1.JSONSch
 		return errs
 	}
 	l := &leaf{kind: cmp.Or(f.Type, v1alpha1.FieldValue), resource: f.Resource, text: f.Rule}
-	if err := inSchema(root, names); err != nil {
+	if schema, err := inSchema(root, names); err != nil {
 		invalid(err.Error())
+	} else if want := l.schemaType(); schema != nil && schema.Type != "" && want != "" && schema.Type != want {
+		errs = append(errs, field.Invalid(at.Child("type"), f.Type, fmt.Sprintf("the field is of type %s in the definition, and this one is for %s; after a list, write [*]", schema.Type, want)))
 	}
 	if f.Rule != "" {
 		if err := l.compile(); err != nil {
@@ -105,11 +107,23 @@ func reserved(name string) bool {
 	return slices.Contains([]string{"in", "true", "false", "null"}, name)
 }
 
-// inSchema returns an error if a schema has no field at a path. A nil schema has all.
-func inSchema(schema *apiextensionsv1.JSONSchemaProps, names []string) error {
+// schemaType returns the type that a field has in the definition; "" if any.
+func (l *leaf) schemaType() string {
+	switch l.kind {
+	case v1alpha1.FieldValue:
+		return ""
+	case v1alpha1.FieldSelector:
+		return "object"
+	default:
+		return "string"
+	}
+}
+
+// inSchema returns the schema of a field, or an error if there is none at a path. A nil schema has all.
+func inSchema(schema *apiextensionsv1.JSONSchemaProps, names []string) (*apiextensionsv1.JSONSchemaProps, error) {
 	for i, text := range names {
 		if schema == nil || schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields {
-			return nil
+			return nil, nil
 		}
 		name, list := strings.CutSuffix(text, "[*]")
 		next, ok := schema.Properties[name]
@@ -118,19 +132,19 @@ func inSchema(schema *apiextensionsv1.JSONSchemaProps, names []string) error {
 		case schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil:
 			next = *schema.AdditionalProperties.Schema
 		default:
-			return fmt.Errorf("the definition has no field %s; see 'kubectl explain'", strings.Join(names[:i+1], "."))
+			return nil, fmt.Errorf("the definition has no field %s; see 'kubectl explain'", strings.Join(names[:i+1], "."))
 		}
 		if list {
 			if next.Type != "array" || next.Items == nil || next.Items.Schema == nil {
-				return fmt.Errorf("the field %s is no list; write it without [*]", strings.Join(names[:i+1], "."))
+				return nil, fmt.Errorf("the field %s is no list; write it without [*]", strings.Join(names[:i+1], "."))
 			}
 			next = *next.Items.Schema
 		} else if next.Type == "array" && i < len(names)-1 {
-			return fmt.Errorf("the field %s is a list; write %s[*]", strings.Join(names[:i+1], "."), name)
+			return nil, fmt.Errorf("the field %s is a list; write %s[*]", strings.Join(names[:i+1], "."), name)
 		}
 		schema = &next
 	}
-	return nil
+	return schema, nil
 }
 
 // Field is a field of an object that is declared, or one above such, for policies of the host.

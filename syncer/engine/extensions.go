@@ -66,7 +66,14 @@ func (s *Engine) FromDeclared(d *declaration.Declaration) (cache.SharedIndexInfo
 	if err := informer.SetTransform(strip); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", d.Name, err)
 	}
-	a := &added{resource: d.Name, informer: informer, given: true}
+	a := &added{resource: d.Name, informer: informer, given: true, quiet: d.FromHost}
+	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		a.failed.Store(true) // a tenant may have its own server answer
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", d.Name, err)
+	}
 	s.extended[informer], s.added[d.Name] = a, a
 	return informer, nil
 }
@@ -83,7 +90,9 @@ func (s *Engine) ExtensionInformer(resource string) cache.SharedIndexInformer {
 type added struct {
 	resource string
 	informer cache.SharedIndexInformer
-	given    bool // the platform gives the space the definition
+	given    bool        // the platform gives the space the definition
+	quiet    bool        // the objects are copies of the host's, for which no space has to stay awake
+	failed   atomic.Bool // of given: the objects could not be read
 	state    atomic.Int32
 }
 
@@ -95,6 +104,12 @@ const (
 	ours
 )
 
+// mayRest reports whether a space may sleep although something of a resource can't be done now.
+func (s *Engine) mayRest(resource string) bool {
+	a := s.added[resource]
+	return resources.Of(resource).Class || a != nil && a.quiet
+}
+
 // hasSynced reports whether an extension's informer, whose state synced returns, has enqueued all existing objects. An
 // informer that does not run counts as synced, because a tenant must not be able to keep its space awake with
 // definitions.
@@ -103,7 +118,7 @@ func (a *added) hasSynced(synced func() bool) bool {
 	case asked:
 		return false
 	case ours:
-		return synced()
+		return synced() || a.failed.Load()
 	default:
 		return true
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,9 +30,11 @@ import (
 
 // declared are the watches of what ResourceSyncs declare. They begin and end while the process runs.
 type declared struct {
-	mu  sync.RWMutex
-	of  map[string]*declaredWatch // by the name of the declaration
-	api dynamic.Interface
+	mu sync.RWMutex
+	of map[string]*declaredWatch // by the name of the declaration
+	// next are watches that have to sync before they replace those in of.
+	next map[string]*declaredWatch
+	api  dynamic.Interface
 }
 
 type declaredWatch struct {
@@ -39,8 +43,9 @@ type declaredWatch struct {
 	stop   func()
 }
 
-// Declare watches the host's objects of exactly these declarations. A watch whose declaration is still there goes on. It returns at once;
-// [Host.DeclaredReady] tells what became of a watch. It may be called after [Host.Start], and not concurrently.
+// Declare watches the host's objects of exactly these declarations. A watch whose declaration still needs the same goes on. One that needs
+// another goes on until the other has synced, and [Host.DeclaredReady] has replaced it. It returns at once. It may be called after
+// [Host.Start]. Neither may be called concurrently.
 func (h *Host) Declare(all []*declaration.Declaration) error {
 	if h.declared.api == nil {
 		config := rest.CopyConfig(h.config)
@@ -49,35 +54,53 @@ func (h *Host) Declare(all []*declaration.Declaration) error {
 		if err != nil {
 			return fmt.Errorf("make host client of custom resources: %w", err)
 		}
-		h.declared.api = api
+		h.declared.api, h.declared.of = api, map[string]*declaredWatch{}
+		h.declared.next = map[string]*declaredWatch{}
 	}
 	wanted := make(map[string]*declaration.Declaration, len(all))
 	for _, d := range all {
 		wanted[d.Name] = d
 	}
-	h.declared.mu.Lock()
 	var ended []func()
+	h.declared.mu.Lock()
 	for name, w := range h.declared.of {
-		switch d := wanted[name]; {
-		case d == nil || d.Kind != w.Kind || d.GVR != w.GVR || d.FromHost != w.FromHost || d.Selector.String() != w.Selector.String():
+		if wanted[name] == nil {
 			ended = append(ended, w.stop)
 			delete(h.declared.of, name)
-		default:
-			h.declared.of[name] = &declaredWatch{d, w.router, w.stop}
-			delete(wanted, name)
+		}
+	}
+	for name, w := range h.declared.next {
+		if d := wanted[name]; d == nil || !w.serves(d) {
+			ended = append(ended, w.stop)
+			delete(h.declared.next, name)
 		}
 	}
 	for name, d := range wanted {
-		if h.declared.of == nil {
-			h.declared.of = map[string]*declaredWatch{}
+		switch w, next := h.declared.of[name], h.declared.next[name]; {
+		case w != nil && w.serves(d):
+			h.declared.of[name] = &declaredWatch{d, w.router, w.stop}
+			if next != nil {
+				ended = append(ended, next.stop)
+				delete(h.declared.next, name)
+			}
+		case next != nil:
+			h.declared.next[name] = &declaredWatch{d, next.router, next.stop}
+		case w == nil:
+			h.declared.of[name] = h.follow(d)
+		default:
+			h.declared.next[name] = h.follow(d)
 		}
-		h.declared.of[name] = h.follow(d)
 	}
 	h.declared.mu.Unlock()
 	for _, stop := range ended {
 		stop()
 	}
 	return nil
+}
+
+// serves reports whether a watch is the one that a declaration needs.
+func (w *declaredWatch) serves(d *declaration.Declaration) bool {
+	return d.Kind == w.Kind && d.GVR == w.GVR && d.FromHost == w.FromHost && d.Selector.String() == w.Selector.String()
 }
 
 // follow begins to watch the objects of a declaration.
@@ -118,15 +141,26 @@ func (h *Host) follow(d *declaration.Declaration) *declaredWatch {
 // ErrUndeclared means that no watch was declared.
 var ErrUndeclared = errors.New("it is not watched")
 
-// DeclaredReady returns why the objects of a declaration are not known yet; nil if they are.
+// DeclaredReady returns why the objects of a declaration, as it is now, are not known yet; nil if they are. Spaces that began with another
+// watch of the declaration have to begin again then.
 func (h *Host) DeclaredReady(name string) error {
-	h.declared.mu.RLock()
-	w := h.declared.of[name]
-	h.declared.mu.RUnlock()
+	h.declared.mu.Lock()
+	w, replaced := h.declared.of[name], h.declared.next[name]
+	if replaced != nil {
+		w, replaced = replaced, w
+		if w.router.isFilled() {
+			h.declared.of[name] = w
+			delete(h.declared.next, name)
+		}
+	}
+	h.declared.mu.Unlock()
 	switch {
 	case w == nil:
 		return fmt.Errorf("%s: %w", name, ErrUndeclared)
 	case w.router.isFilled():
+		if replaced != nil {
+			replaced.stop()
+		}
 		return nil
 	case w.router.failed.get() != nil:
 		return fmt.Errorf("read %s of the host: %w", name, w.router.failed.get())
@@ -135,14 +169,10 @@ func (h *Host) DeclaredReady(name string) error {
 	}
 }
 
-// Declaration returns the declaration that is watched by this name; nil if there is none.
-func (h *Host) Declaration(name string) *declaration.Declaration {
-	h.declared.mu.RLock()
-	defer h.declared.mu.RUnlock()
-	if w := h.declared.of[name]; w != nil {
-		return w.Declaration
-	}
-	return nil
+// DeclaredFilled reports whether the watch of a declaration that spaces read has synced.
+func (h *Host) DeclaredFilled(name string) bool {
+	r := h.Router(name)
+	return r != nil && r.isFilled()
 }
 
 // Router returns the router of a resource, or of a declaration; nil if it is not watched.
@@ -178,8 +208,9 @@ func (h *Host) ResourceOf(o client.Object) (name string, ok bool) {
 // stopDeclared ends the watches of declarations.
 func (h *Host) stopDeclared() {
 	h.declared.mu.Lock()
-	all := h.declared.of
-	h.declared.of = nil
+	all := slices.Concat(slices.Collect(maps.Values(h.declared.of)), slices.Collect(maps.Values(h.declared.next)))
+	clear(h.declared.of)
+	clear(h.declared.next)
 	h.declared.mu.Unlock()
 	for _, w := range all {
 		w.stop()

@@ -32,7 +32,7 @@ type ResourceSyncSpecApplyConfiguration struct {
 	// host, other fields are left out.
 	Fields []SyncedFieldApplyConfiguration `json:"fields,omitempty"`
 	// status lists what is copied from the status of an object of the host to that in the space, as paths that begin with status. Words in it
-	// go to the tenant as they are, but for the object's name and namespace on the host.
+	// go to the tenant as they are, except for the object's name and namespace on the host.
 	Status []string `json:"status,omitempty"`
 }
 

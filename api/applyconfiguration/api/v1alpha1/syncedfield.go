@@ -19,11 +19,11 @@ type SyncedFieldApplyConfiguration struct {
 	Path *string `json:"path,omitempty"`
 	// type says what the field is. The default is Value.
 	Type *apiv1alpha1.SyncedFieldType `json:"type,omitempty"`
-	// resource is the name of the ResourceSync, with direction FromHost, whose objects a field of type Imported names, such as
+	// resource is whose objects a field of type Imported names: the name of a ResourceSync with direction FromHost, such as
 	// clusterissuers.cert-manager.io.
 	Resource *string `json:"resource,omitempty"`
 	// rule is a CEL expression about a field of type Value, which is self in it. It is true for the values that tenants may set. The host
-	// enforces it, too.
+	// enforces it, too. A field that isn't set has no value, and is allowed.
 	Rule *string `json:"rule,omitempty"`
 }
 
