@@ -129,7 +129,7 @@ func TestTheHostRestrictsWhatAccountsWriteOfResourceSyncs(t *testing.T) {
 	if mode, _, _ := unstructured.NestedString(made.Object, "spec", "options", "mode"); mode != "Fast" {
 		t.Errorf("the host sets no defaults: %v", made.Object)
 	}
-	if changed := ticket(t, d, "one", "b.example.com"); !declaration.Update(changed, made) {
+	if changed := ticket(t, d, "one", "b.example.com"); !d.Update(changed, made) {
 		t.Error("the update changes nothing")
 	}
 	if err := account.Update(ctx, made); err != nil {

@@ -57,6 +57,7 @@ type ResourceSyncSpec struct {
 	Direction ResourceSyncDirection `json:"direction,omitempty"`
 	// version is the version of the resource that is read and written, on both sides. The definition has to serve it.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`
 	Version string `json:"version,omitempty"`
@@ -115,6 +116,7 @@ type SyncedField struct {
 	// path is where the field is, with dots between names, and [*] after the name of a list for each of its items:
 	// spec.rules[*].backendRefs[*].name. What is below the field is copied with it.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*(\[\*\])?(\.[A-Za-z_][A-Za-z0-9_]*(\[\*\])?)*$`
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^(apiVersion|kind|metadata|status)([^A-Za-z0-9_]|$)')",message="metadata and status are not copied with fields; list what returns of the status in status"

@@ -38,9 +38,9 @@ func (is *state) ready() metav1.Condition {
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: is.of.generation, Reason: is.problem.reason, Message: is.problem.message,
 	}
-	switch {
-	case is.checked == nil:
-	case is.checked == is.inForce:
+	switch is.checked {
+	case nil:
+	case is.inForce:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, v1alpha1.ReasonSyncing, "the objects of the selected tenants' spaces are synced"
 	default:
 		ready.Reason, ready.Message = v1alpha1.ReasonHostUnavailable, fmt.Sprintf("%v; Berth retries", is.unready)

@@ -61,7 +61,7 @@ func (s *syncer) returnSecrets(ctx context.Context, d *declaration.Declaration, 
 	for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 		host := &corev1.Secret{}
 		// Not from the host's watches: the Secret has no label of Berth.
-		err := s.Writer.Client.Get(ctx, types.NamespacedName{Namespace: s.Space.HostNamespace(), Name: declaration.ReturnedName(s.Space, v.GetNamespace(), name)}, host)
+		err := s.Writer.Get(ctx, types.NamespacedName{Namespace: s.Space.HostNamespace(), Name: declaration.ReturnedName(s.Space, v.GetNamespace(), name)}, host)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

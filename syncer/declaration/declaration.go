@@ -57,7 +57,7 @@ type Declaration struct {
 }
 
 // compiler is made at the first rule, since that takes 100 ms.
-var compiler = sync.OnceValues(expression.NewRuleCompiler) //nolint:gochecknoglobals // it has no state
+var compiler = sync.OnceValues(expression.NewRuleCompiler)
 
 // Compile checks a ResourceSync against the definition of its resource. It returns an error for each value that is wrong.
 func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefinition) (*Declaration, field.ErrorList) {
