@@ -42,8 +42,8 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 		"resourcequotas": {"get", "create", "patch", "delete"}, // scoped ones have names of their own
 		// The policy holds it to labels of volumes. The names of ledgers are those of tenants, and all platforms share them.
 		"persistentvolumes": {"get", "patch"}, "quotaledgers/status": {"update"},
-		"crdshares/status": {"patch"}, // which says what each platform sees of the host, and gives no rights
-		"secrets":          {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
+		"crdshares/status": {"patch"}, "resourcesyncs/status": {"patch"}, // which says what each platform sees of the host, and gives no rights
+		"secrets": {"create", "patch", "delete"}, "services": {"create", "patch", "delete"}, "statefulsets": {"create", "patch", "delete"},
 	}
 	poses := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space"+isolation.ImpersonatorSuffix })
 	want := []rbacv1.PolicyRule{
@@ -63,7 +63,7 @@ func TestTheClusterRoleIsNarrow(t *testing.T) {
 			if writes && len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, ofAnyName[resource]) {
 				t.Errorf("any %s may be written: %v", resource, rule.Verbs)
 			}
-			if writes && !held(resource) && !slices.Contains([]string{"clusterroles", "spaces/finalizers", "tokenreviews", "quotaledgers/status", "crdshares/status"}, resource) {
+			if writes && !held(resource) && !slices.Contains([]string{"clusterroles", "spaces/finalizers", "tokenreviews", "quotaledgers/status", "crdshares/status", "resourcesyncs/status"}, resource) {
 				t.Errorf("nothing but RBAC is about writes of %s", resource)
 			}
 		}
@@ -291,7 +291,7 @@ func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 	all := []string{"poddisruptionbudgets=on", "serviceaccounts=on", "volumesnapshots=on", "volumesnapshotclasses=on", "resourceclaims=on", "gateways=on", "httproutes=on", "gatewayclasses=on", "nodes=all"}
 	for _, sync := range [][]string{nil, all[:1], all[1:2], {"nodes=standins"}, all, {"nodes=all", "daemonsets=translated"}} {
 		syncOptions, objects := renderSynced(t, sync)
-		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space" })
+		role := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space-base" })
 		if diff := cmp.Diff(append(isolation.AccountRules(), isolation.MoreRules(syncOptions)...), role.Rules); diff != "" {
 			t.Errorf("%v: spaces' accounts get other rights: %s", sync, diff)
 		}

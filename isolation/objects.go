@@ -177,7 +177,9 @@ type settings struct {
 	impersonator *rbacv1.Subject
 	// account are the rights in the space's namespace, and classes those on classes, see Syncing.
 	account, classes []rbacv1.PolicyRule
-	where            translate.Placement
+	// synced are further rights in the space's namespace, see AlsoSyncing.
+	synced []rbacv1.PolicyRule
+	where  translate.Placement
 	// ingress are the keys of annotations that are synced with ingresses.
 	ingress []string
 	// place writes the quota, see QuotaPlacedBy.
@@ -197,6 +199,7 @@ func set(options []Option) (s settings) {
 	for _, option := range options {
 		option(&s)
 	}
+	s.account = slices.Concat(s.account, s.synced)
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,20 +43,32 @@ func Policies(syncOptions resources.SyncOptions) (all []client.Object) {
 		{sharePolicyName, SharePolicy()},
 		{podPolicyName, PodPolicy()}, {accountPolicyName, AccountPolicy()}, {runtimePolicyName, RuntimePolicy()}, {classPolicyName, ClassPolicy(syncOptions)},
 	} {
-		binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}
-		if policy.spec.ParamKind != nil {
-			binding.ParamRef = AllParams()
-		}
-		at := metav1.ObjectMeta{Name: policy.name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}}
-		all = append(all, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: at, Spec: policy.spec}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: at, Spec: binding})
+		all = append(all, bound(metav1.ObjectMeta{Name: policy.name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}}, policy.spec)...)
 	}
 	return all
+}
+
+// bound returns a policy and the binding that enforces it, with the same metadata.
+func bound(meta metav1.ObjectMeta, policy admissionv1.ValidatingAdmissionPolicySpec) []client.Object {
+	binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}
+	if policy.ParamKind != nil {
+		binding.ParamRef = AllParams()
+	}
+	return []client.Object{
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: policy},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: *meta.DeepCopy(), Spec: binding},
+	}
 }
 
 // InstallPolicies writes the [Policies]. It may be repeated. A host enforces new policies after some moments; see
 // [WaitEnforced].
 func InstallPolicies(ctx context.Context, host client.Client, syncOptions resources.SyncOptions) error {
-	for _, want := range Policies(syncOptions) {
+	return install(ctx, host, Policies(syncOptions))
+}
+
+// install writes policies and their bindings.
+func install(ctx context.Context, host client.Client, policies []client.Object) error {
+	for _, want := range policies {
 		live, _ := want.DeepCopyObject().(client.Object)
 		err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
 			_, err := controllerutil.CreateOrUpdate(ctx, host, live, func() error {
@@ -65,11 +78,13 @@ func InstallPolicies(ctx context.Context, host client.Client, syncOptions resour
 				case *admissionv1.ValidatingAdmissionPolicy:
 					policy, _ := live.(*admissionv1.ValidatingAdmissionPolicy)
 					policy.Spec = *want.Spec.DeepCopy()
-					metav1.SetMetaDataLabel(&policy.ObjectMeta, translate.LabelManagedBy, translate.ManagedBy)
 				case *admissionv1.ValidatingAdmissionPolicyBinding:
 					binding, _ := live.(*admissionv1.ValidatingAdmissionPolicyBinding)
 					binding.Spec = *want.Spec.DeepCopy()
-					metav1.SetMetaDataLabel(&binding.ObjectMeta, translate.LabelManagedBy, translate.ManagedBy)
+				}
+				live.SetLabels(labels.Merge(live.GetLabels(), want.GetLabels()))
+				if len(want.GetAnnotations()) > 0 {
+					live.SetAnnotations(labels.Merge(live.GetAnnotations(), want.GetAnnotations()))
 				}
 				return nil
 			})
@@ -124,11 +139,16 @@ func ofPods(resource string) bool { return resource == "pods" || strings.HasPref
 // A host needs almost a millisecond for each policy that matches an object, mostly to convert the object. So each
 // resource is matched by exactly one.
 func accountPolicy(resources func(name string) bool, policy hostpolicy.Policy) admissionv1.ValidatingAdmissionPolicySpec {
+	return inSpaces(written(resources), policy)
+}
+
+// inSpaces returns a policy about what the accounts write in namespaces of spaces, of the resources that rules match.
+func inSpaces(rules []admissionv1.NamedRuleWithOperations, policy hostpolicy.Policy) admissionv1.ValidatingAdmissionPolicySpec {
 	return admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),
 		MatchConstraints: &admissionv1.MatchResources{
 			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: translate.LabelSpace, Operator: metav1.LabelSelectorOpExists}}},
-			ResourceRules:     written(resources),
+			ResourceRules:     rules,
 		},
 		MatchConditions: hostpolicy.FromAccounts(),
 		Variables:       policy.Variables,

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/patches"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
@@ -52,6 +53,8 @@ type Config struct {
 	// Prepare, if set, creates on the host what a space needs there. The shard calls it before the first start of a
 	// space, and again after a start that failed.
 	Prepare func(ctx context.Context, space string) error
+	// Unprepared, if set, is asked before each other start whether Prepare has to be called again. It must not call the shard.
+	Unprepared func(space string) bool
 	// Authorizer, if set, is asked after RBAC whether requests in spaces are allowed.
 	Authorizer *accessreview.Webhook
 	// Quota, if set, returns at each start of a space what holds it to the quota of its tenant; nil if nothing does.
@@ -118,6 +121,9 @@ type Settings struct {
 	Access *access.Source
 	// Definitions are those that the platform shares with the space, as Access: the same source at each call. Nil means none, ever.
 	Definitions *definitions.Source
+	// Declared are the custom resources that are synced of the space, ordered by name. A space that runs has those of its start; see
+	// [Shard.RestartUnless].
+	Declared []*declaration.Declaration
 }
 
 const (
@@ -152,6 +158,9 @@ func (c Config) complete() Config {
 	}
 	if c.Settings == nil {
 		c.Settings = func(string) Settings { return Settings{} }
+	}
+	if c.Unprepared == nil {
+		c.Unprepared = func(string) bool { return false }
 	}
 	if c.Idle == nil {
 		c.Idle = func(string) Idle { return Idle{} }

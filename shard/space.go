@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -36,7 +37,8 @@ type Space struct {
 	syncer     syncing
 	namespaces *namespaces
 	// account counts what the space uses of the process.
-	account *bounds.Account
+	account  *bounds.Account
+	declared []*declaration.Declaration // with which it started
 
 	requestStop  func()
 	closeStreams func()
@@ -54,6 +56,9 @@ func (s *Space) Kubeconfig(user string, groups []string) ([]byte, error) {
 
 // Account returns what the space uses of the process that it shares with others.
 func (s *Space) Account() *bounds.Account { return s.account }
+
+// Declared returns the custom resources that are synced of the space since it started, which must not be changed.
+func (s *Space) Declared() []*declaration.Declaration { return s.declared }
 
 // Loopback returns a configuration for clients in this process, with all rights in the space.
 func (s *Space) Loopback() *rest.Config { return s.plane.Loopback() }
@@ -74,11 +79,11 @@ func (s *Space) Err() error {
 	}
 }
 
-// startSpace starts a space. If it is not prepared, startSpace first prepares it on the host. On error, nothing of the
+// startSpace starts a space. If it is not prepared, or has to be again, startSpace first prepares it on the host. On error, nothing of the
 // space runs.
 func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (space *Space, err error) {
 	err = safego.Call("start", func() error {
-		if !prepared && s.config.Prepare != nil {
+		if s.config.Prepare != nil && (!prepared || s.config.Unprepared(name)) {
 			if err := s.config.Prepare(ctx, name); err != nil {
 				return err
 			}
@@ -163,6 +168,7 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 		Account: account,
 		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Patches: settings.Patches, Tenant: func() string { return settings.Access.Get().Tenant }, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Shares: shares, Logger: logger,
 		QuotaShort: func(requested corev1.ResourceList) { s.config.QuotaShort(name, requested) },
+		Declared:   settings.Declared,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))
@@ -177,6 +183,7 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 	opened.namespaces = known
 	opened.closeStreams = streams.Close
 	opened.account = account
+	opened.declared = settings.Declared
 	return opened, nil
 }
 

@@ -52,6 +52,12 @@ func (s *Shard) BeginWake(name string) (wait func(ctx context.Context) error) {
 // wakes.
 func (s *Shard) Restart(ctx context.Context, name string) error {
 	s.credentials.Forget(name)
+	return s.RestartUnless(ctx, name, func(*Space) bool { return false })
+}
+
+// RestartUnless makes a space take up its settings, as Restart does, unless current returns true for the running space. current must not
+// call the shard.
+func (s *Shard) RestartUnless(ctx context.Context, name string, current func(*Space) bool) error {
 	for {
 		s.mu.Lock()
 		p := s.places[name]
@@ -61,6 +67,10 @@ func (s *Shard) Restart(ctx context.Context, name string) error {
 		}
 		turn, woken := p.next(), (*wake)(nil)
 		state := p.state
+		if state == running && current(p.space) {
+			s.mu.Unlock()
+			return nil
+		}
 		if state == running && !p.removed {
 			s.halt(p)
 			turn, woken = nil, s.need(p, byRestart)

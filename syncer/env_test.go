@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -38,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster"
@@ -58,6 +60,7 @@ type testEnv struct {
 	limits    *bounds.Account
 	domains   []string
 	shares    bool // the syncer writes what is shared
+	declared  []*declaration.Declaration
 	config    vcluster.Config
 	plane     *vcluster.ControlPlane
 	reach     atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
@@ -218,6 +221,16 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	if err := run.host.Start(ctx); err != nil {
 		return nil, err
 	}
+	if len(env.declared) > 0 {
+		if err := run.host.Declare(env.declared); err != nil {
+			return nil, err
+		}
+		for _, d := range env.declared {
+			if err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return run.host.DeclaredReady(d.Name) == nil, nil }); err != nil {
+				return nil, err
+			}
+		}
+	}
 	virtual := run.wire.config(toSpace, env.toPlane())
 	clients, err := kubernetes.NewForConfig(virtual)
 	if err != nil {
@@ -231,7 +244,7 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	}
 	s, err := syncer.New(syncer.Config{
 		Account: env.limits, Shares: shares,
-		Space: space, Where: env.where, Host: run.host, Sync: env.sync, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
+		Space: space, Where: env.where, Host: run.host, Sync: env.sync, Declared: env.declared, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

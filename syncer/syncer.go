@@ -19,6 +19,8 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer/classes"
+	"github.com/berth-dev/berth/syncer/custom"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/patches"
@@ -74,6 +76,8 @@ type Config struct {
 	Sync *resources.SyncOptions
 	// Patches are an admin's changes of the space's host pods; nil if there are none.
 	Patches *patches.Patches
+	// Declared are the custom resources that are synced, too. The host's watches of them have synced, and the space has their definitions.
+	Declared []*declaration.Declaration
 	// Tenant, if set, returns the tenant of the space; empty if it has none.
 	Tenant func() string
 	// Virtual is a configuration for clients of the space's API with all rights.
@@ -159,7 +163,7 @@ func (s *Syncer) declare(c Config) error {
 			s.engine.RemoveStale(k.Name)
 		}
 	}
-	return nil
+	return custom.Declare(s.engine, c.Declared)
 }
 
 // Run syncs until ctx ends, and returns when all of its work has stopped. It may be called once.

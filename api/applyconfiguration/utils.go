@@ -91,6 +91,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.QuotaShareApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QuotaStatus"):
 		return &apiv1alpha1.QuotaStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSync"):
+		return &apiv1alpha1.ResourceSyncApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncSpec"):
+		return &apiv1alpha1.ResourceSyncSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncStatus"):
+		return &apiv1alpha1.ResourceSyncStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScopedQuota"):
 		return &apiv1alpha1.ScopedQuotaApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScopeExpression"):
@@ -115,6 +121,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SubjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SubtreeUsage"):
 		return &apiv1alpha1.SubtreeUsageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SyncedField"):
+		return &apiv1alpha1.SyncedFieldApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SyncOption"):
 		return &apiv1alpha1.SyncOptionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SyncPatch"):

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,7 +103,7 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 	}
 	for kind, object := range map[string]any{
 		"Space": v1alpha1.Space{}, "Tenant": v1alpha1.Tenant{}, "TenantOwner": v1alpha1.TenantOwner{}, "BerthConfiguration": v1alpha1.BerthConfiguration{},
-		"Publication": v1alpha1.Publication{}, "CRDShare": v1alpha1.CRDShare{},
+		"Publication": v1alpha1.Publication{}, "CRDShare": v1alpha1.CRDShare{}, "ResourceSync": v1alpha1.ResourceSync{},
 	} {
 		var paths []string
 		for _, part := range []string{"Spec", "Status"} {
@@ -164,11 +165,12 @@ func unset(v reflect.Value, path string) (paths []string) {
 			paths = append(paths, unset(value, at)...)
 		case reflect.Slice:
 			if element := value.Type().Elem(); element.Kind() == reflect.Struct {
-				first := reflect.Zero(element)
-				if value.Len() > 0 {
-					first = value.Index(0)
+				missing := unset(reflect.Zero(element), at+"[]")
+				for j := range value.Len() { // not all fields go together
+					in := unset(value.Index(j), at+"[]")
+					missing = slices.DeleteFunc(missing, func(path string) bool { return !slices.Contains(in, path) })
 				}
-				paths = append(paths, unset(first, at+"[]")...)
+				paths = append(paths, missing...)
 			}
 		}
 	}

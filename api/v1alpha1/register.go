@@ -25,7 +25,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&Space{}, &SpaceList{}, &Tenant{}, &TenantList{}, &TenantOwner{}, &TenantOwnerList{}, &BerthConfiguration{}, &BerthConfigurationList{},
 		&Publication{}, &PublicationList{}, &PublishedObject{}, &PublishedObjectList{}, &SharedObject{}, &SharedObjectList{},
-		&QuotaLedger{}, &QuotaLedgerList{}, &SystemRole{}, &SystemRoleList{}, &CRDShare{}, &CRDShareList{},
+		&QuotaLedger{}, &QuotaLedgerList{}, &SystemRole{}, &SystemRoleList{}, &CRDShare{}, &CRDShareList{}, &ResourceSync{}, &ResourceSyncList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,6 +45,9 @@ func New(config *rest.Config) (*Client, error) {
 	if err := corev1.AddToScheme(known); err != nil {
 		return nil, err
 	}
+	if err := apiextensionsv1.AddToScheme(known); err != nil {
+		return nil, err
+	}
 	plain := rest.CopyConfig(config)
 	plain.ContentConfig = rest.ContentConfig{} // custom resources have no protobuf
 	api, err := client.New(plain, client.Options{Scheme: known, Mapper: mapper()})
@@ -77,11 +81,12 @@ func (c *Client) WithTimeout(timeout time.Duration) (*Client, error) {
 // mapper knows the resources that the commands use, so that they need no discovery. It would cost requests, and it would
 // hide which resource is missing.
 func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion, corev1.SchemeGroupVersion})
-	for _, kind := range []string{"Tenant", "TenantOwner", "Space", "Publication", "BerthConfiguration"} {
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion, corev1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion})
+	for _, kind := range []string{"Tenant", "TenantOwner", "Space", "Publication", "BerthConfiguration", "ResourceSync"} {
 		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
 	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	for _, kind := range []string{"Secret", "Service", "Pod", "Event"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}

@@ -6,6 +6,8 @@
 // may write the fields that package translate writes, with the values that it
 // writes, and nothing else. It trusts nothing that Berth does before it writes.
 //
+// For resources that ResourceSyncs sync, the policy is made of their declaration: [Declared].
+//
 // Package isolation puts the policies onto the host, and the chart renders them. The
 // package has no clients.
 package hostpolicy

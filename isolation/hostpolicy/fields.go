@@ -19,6 +19,10 @@ type field struct {
 	below fields
 	// rule is the name of one of [rules], which the value meets.
 	rule string
+	// holds is an expression about the value, or about each item of a list. It is for rules that have no name.
+	holds func(value string) string
+	// others is what may be said of further names f in the value; see [fields.only].
+	others func(value string) string
 }
 
 // parse reads the fields that an object may have, for example
@@ -83,31 +87,54 @@ const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-
 func (all fields) only(value, others string) string { return all.at(value, others, 0) }
 
 func (all fields) at(value, others string, depth int) string {
-	var names, terms []string
+	return strings.Join(append([]string{all.names(value, others, depth)}, all.terms(value, depth)...), " && ")
+}
+
+// names is an expression about the names of the fields that are there.
+func (all fields) names(value, others string, depth int) string {
+	var names []string
 	for _, f := range all {
 		names = append(names, f.name)
-		at := value + "." + f.name
-		term := ""
-		switch {
-		case f.rule != "":
-			term = rule(f.rule, at)
-		case f.below == nil:
-			continue
-		case f.list:
-			item := fmt.Sprintf("x%d", depth)
-			// Some lists are written as null where they are empty.
-			term = fmt.Sprintf("%s == null || %s.all(%s, %s%s)", at, at, item, plain(f.name, item), f.below.at(item, "", depth+1))
-		default:
-			term = f.below.at(at, "", depth+1)
-		}
-		terms = append(terms, fmt.Sprintf("(!has(%s) || %s)", at, term))
 	}
 	name := fmt.Sprintf("f%d", depth)
 	known := fmt.Sprintf("%s in %s", name, quoted(names...))
 	if others != "" {
 		name, known = "f", "f in "+quoted(names...)+" || "+others
 	}
-	return strings.Join(append([]string{fmt.Sprintf("%s.all(%s, %s)", value, name, known)}, terms...), " && ")
+	return fmt.Sprintf("%s.all(%s, %s)", value, name, known)
+}
+
+// terms are expressions about the values of the fields.
+func (all fields) terms(value string, depth int) (terms []string) {
+	for _, f := range all {
+		at, item := value+"."+f.name, fmt.Sprintf("x%d", depth)
+		term := ""
+		switch {
+		case f.holds != nil && f.list:
+			term = fmt.Sprintf("type(%s) == list && %s.all(%s, %s)", at, at, item, f.holds(item))
+		case f.holds != nil:
+			term = f.holds(at)
+		case f.rule != "":
+			term = rule(f.rule, at)
+		case f.below == nil:
+			continue
+		case f.list:
+			// Some lists are written as null where they are empty.
+			term = fmt.Sprintf("%s == null || %s.all(%s, %s%s)", at, at, item, plain(f.name, item), f.below.at(item, f.further(item), depth+1))
+		default:
+			term = f.below.at(at, f.further(at), depth+1)
+		}
+		terms = append(terms, fmt.Sprintf("(!has(%s) || %s)", at, term))
+	}
+	return terms
+}
+
+// further is what may be said of further names in a value of the field.
+func (f *field) further(value string) string {
+	if f.others == nil {
+		return ""
+	}
+	return f.others(value)
 }
 
 // plain is an expression that is true of most items of a long list, and quicker to

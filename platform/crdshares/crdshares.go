@@ -7,14 +7,11 @@ package crdshares
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,15 +39,9 @@ type Shares struct {
 	listed   map[string]bool               // of what there was a list: shares, and definitions
 	shares   map[string]*v1alpha1.CRDShare // by name
 	versions map[string]string             // resource versions of the host's definitions, by name
-	spaces   map[string]subject
+	spaces   map[string]Subject
 	sources  map[string]*definitions.Source // of spaces
 	served   map[string]*served             // by name
-}
-
-// subject is what a Space object says that matters here.
-type subject struct {
-	tenant string
-	labels map[string]string
 }
 
 // served is a definition of the host as spaces have it. Spaces share the pointers.
@@ -66,7 +57,7 @@ type served struct {
 func New(logger klog.Logger) *Shares {
 	return &Shares{
 		logger: logger, pending: make(chan struct{}, 1), read: make(chan struct{}), listed: map[string]bool{},
-		shares: map[string]*v1alpha1.CRDShare{}, versions: map[string]string{}, spaces: map[string]subject{},
+		shares: map[string]*v1alpha1.CRDShare{}, versions: map[string]string{}, spaces: map[string]Subject{},
 		sources: map[string]*definitions.Source{}, served: map[string]*served{},
 	}
 }
@@ -201,7 +192,7 @@ func (s *Shares) setOf(space string) (set *definitions.Set, known bool) {
 	}
 	var all []*definitions.Shared
 	for name, share := range s.shares {
-		if !selects(share, of) {
+		if !of.SelectedBy(share.Spec.Tenants) {
 			continue
 		}
 		is := s.served[name]
@@ -216,17 +207,6 @@ func (s *Shares) setOf(space string) (set *definitions.Set, known bool) {
 		}
 	}
 	return definitions.NewSet("", all...), true
-}
-
-// selects reports whether a definition is shared with a space.
-func selects(share *v1alpha1.CRDShare, of subject) bool {
-	return of.tenant != "" && slices.ContainsFunc(share.Spec.Tenants, func(t v1alpha1.CRDShareTenants) bool {
-		if t.Selector == nil {
-			return slices.Contains(t.Names, of.tenant)
-		}
-		selector, err := metav1.LabelSelectorAsSelector(t.Selector)
-		return err == nil && selector.Matches(labels.Set(of.labels)) // the status says what is wrong
-	})
 }
 
 // Source returns the source of a space. It is the same until [Shares.Forget].
@@ -254,16 +234,50 @@ func (s *Shares) Set(space string) (set *definitions.Set, known bool) {
 	return s.setOf(space)
 }
 
+// Forces reports whether the host's definition of a name is shared with mode Forced, and whether that is known: until the host has been
+// read, it isn't.
+func (s *Shares) Forces(name string) (forced, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forces(name)
+}
+
+// forces does what Forces says. The caller holds mu.
+func (s *Shares) forces(name string) (forced, known bool) {
+	if !s.listed[listOfShares] || !s.listed[listOfDefinitions] {
+		return false, false
+	}
+	share, is := s.shares[name], s.served[name]
+	switch {
+	case share == nil || share.Spec.Mode != v1alpha1.ForcedCRD:
+		return false, true
+	case is == nil || is.share != string(share.UID): // it was created just now
+		return false, false
+	case is.forced == nil:
+		return false, is.reason != v1alpha1.ReasonDefinitionUnavailable
+	default:
+		return true, true
+	}
+}
+
+// ForcedIn reports whether the definition of a name is shared with a space with mode Forced, and whether that is known.
+func (s *Shares) ForcedIn(space, name string) (forced, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, seen := s.spaces[space]
+	if forced, known := s.forces(name); !forced || !known || !seen {
+		return false, known && (seen || !forced)
+	}
+	return of.SelectedBy(s.shares[name].Spec.Tenants), true
+}
+
 // Observe notes what an object says of its space, and changes what the space has at once if that makes a difference.
 func (s *Shares) Observe(object *v1alpha1.Space) {
-	is := subject{tenant: object.Spec.TenantName}
-	if text := object.Annotations[v1alpha1.AnnotationTenantLabels]; text != "" && json.Unmarshal([]byte(text), &is.labels) != nil {
-		is.labels = nil // somebody else wrote it; the operator is about to write it again
-	}
+	is := SubjectOf(object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, known := s.spaces[object.Name]
-	if known && was.tenant == is.tenant && maps.Equal(was.labels, is.labels) {
+	if known && was.Equal(is) {
 		return
 	}
 	s.spaces[object.Name] = is

@@ -170,6 +170,49 @@ func TestWhatIsSharedIsNotKnownUntilAllIsRead(t *testing.T) {
 	known("the definitions aren't listed", "solar", false)
 }
 
+// C6: only what is known to be shared with mode Forced counts as forced, and nothing that isn't known yet counts as not forced.
+func TestWhatIsForcedIsKnownOrNot(t *testing.T) {
+	t.Parallel()
+	solar := []v1alpha1.CRDShareTenants{{Names: []string{"solar"}}}
+	for what, test := range map[string]struct {
+		mode          v1alpha1.CRDShareMode
+		change        func(*Shares)
+		forced, known bool
+		in            map[string][2]bool
+	}{
+		"forced":      {mode: v1alpha1.ForcedCRD, forced: true, known: true, in: map[string][2]bool{"solar": {true, true}, "wind": {false, true}, "absent": {false, false}}},
+		"optional":    {mode: v1alpha1.OptionalCRD, known: true, in: map[string][2]bool{"solar": {false, true}, "absent": {false, true}}},
+		"gone":        {mode: v1alpha1.ForcedCRD, change: func(s *Shares) { delete(s.shares, gadgets) }, known: true, in: map[string][2]bool{"solar": {false, true}}},
+		"not listed":  {mode: v1alpha1.ForcedCRD, change: func(s *Shares) { s.listed[listOfShares] = false }, in: map[string][2]bool{"solar": {false, false}}},
+		"new":         {mode: v1alpha1.ForcedCRD, change: func(s *Shares) { delete(s.served, gadgets) }, in: map[string][2]bool{"solar": {false, false}}},
+		"another one": {mode: v1alpha1.ForcedCRD, change: func(s *Shares) { s.shares[gadgets].UID = "b" }, in: map[string][2]bool{"solar": {false, false}}},
+		"never read": {mode: v1alpha1.ForcedCRD, change: func(s *Shares) {
+			s.served[gadgets] = &served{reason: v1alpha1.ReasonDefinitionUnavailable}
+		}, in: map[string][2]bool{"solar": {false, false}}},
+		"can't be read now": {mode: v1alpha1.ForcedCRD, change: func(s *Shares) {
+			s.served[gadgets].reason = v1alpha1.ReasonDefinitionUnavailable
+		}, forced: true, known: true, in: map[string][2]bool{"solar": {true, true}}},
+		"without a definition": {mode: v1alpha1.ForcedCRD, change: func(s *Shares) {
+			s.served[gadgets] = &served{reason: v1alpha1.ReasonDefinitionNotFound}
+		}, known: true, in: map[string][2]bool{"solar": {false, true}}},
+	} {
+		s := sharing(t, v1alpha1.CRDShareSpec{Mode: test.mode, Tenants: solar})
+		s.Observe(space("solar", "solar", ""))
+		s.Observe(space("wind", "wind", ""))
+		if test.change != nil {
+			test.change(s)
+		}
+		if forced, known := s.Forces(gadgets); forced != test.forced || known != test.known {
+			t.Errorf("%s: forced: %v, known: %v", what, forced, known)
+		}
+		for space, want := range test.in {
+			if forced, known := s.ForcedIn(space, gadgets); forced != want[0] || known != want[1] {
+				t.Errorf("%s: in %s, forced: %v, known: %v", what, space, forced, known)
+			}
+		}
+	}
+}
+
 // L3: a definition costs spaces no more than one of their own may.
 func TestHostileSchemasAreNotShared(t *testing.T) {
 	t.Parallel()

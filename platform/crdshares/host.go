@@ -12,13 +12,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/platform/hostwatch"
 	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
@@ -30,92 +28,33 @@ const (
 
 // watchShares watches the shares until ctx ends.
 func (s *Shares) watchShares(ctx context.Context, host client.WithWatch) {
-	watchAll(ctx, host, &v1alpha1.CRDShare{}, func() client.ObjectList { return &v1alpha1.CRDShareList{} }, &events[*v1alpha1.CRDShare, *v1alpha1.CRDShare]{
-		shares: s, list: listOfShares, of: func() map[string]*v1alpha1.CRDShare { return s.shares },
-		value: func(share *v1alpha1.CRDShare) *v1alpha1.CRDShare { return share },
-	})
+	hostwatch.Objects(ctx, host, "shared definitions", &v1alpha1.CRDShare{}, func() client.ObjectList { return &v1alpha1.CRDShareList{} },
+		&hostwatch.Store[*v1alpha1.CRDShare, *v1alpha1.CRDShare]{
+			Value: func(share *v1alpha1.CRDShare) *v1alpha1.CRDShare { return share },
+			Change: func(listed bool, change func(map[string]*v1alpha1.CRDShare)) {
+				s.watched(listed, listOfShares, func() { change(s.shares) })
+			},
+		})
 }
 
-// watchDefinitions watches the metadata of the host's definitions until ctx ends. Definitions may be large, and only those that are
-// shared are needed.
+// watchDefinitions watches the metadata of the host's definitions until ctx ends.
 func (s *Shares) watchDefinitions(ctx context.Context, host client.WithWatch) {
-	kind := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	watchAll(ctx, host, object, func() client.ObjectList {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		return list
-	}, &events[*metav1.PartialObjectMetadata, string]{
-		shares: s, list: listOfDefinitions, of: func() map[string]string { return s.versions },
-		value: func(definition *metav1.PartialObjectMetadata) string { return definition.ResourceVersion },
+	hostwatch.Definitions(ctx, host, "definitions to share", &hostwatch.Store[*metav1.PartialObjectMetadata, string]{
+		Value: func(definition *metav1.PartialObjectMetadata) string { return definition.ResourceVersion },
+		Change: func(listed bool, change func(map[string]string)) {
+			s.watched(listed, listOfDefinitions, func() { change(s.versions) })
+		},
 	})
 }
 
-func watchAll(ctx context.Context, host client.WithWatch, object client.Object, newList func() client.ObjectList, to cache.ReflectorStore) {
-	cache.NewReflectorWithOptions(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := newList()
-			return list, host.List(ctx, list, &client.ListOptions{Raw: &o})
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return host.Watch(ctx, newList(), &client.ListOptions{Raw: &o})
-		},
-	}, object, to, cache.ReflectorOptions{Name: "shared definitions"}).RunWithContext(ctx)
+// watched changes what is watched.
+func (s *Shares) watched(listed bool, list string, change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.listed[list] = s.listed[list] || listed
+	s.note()
 }
-
-// events keeps a map of what is watched.
-type events[T client.Object, V any] struct {
-	shares *Shares
-	list   string
-	of     func() map[string]V // the caller holds the mutex of the shares
-	value  func(T) V
-}
-
-func (e *events[T, V]) change(change func(map[string]V)) error {
-	e.shares.mu.Lock()
-	defer e.shares.mu.Unlock()
-	change(e.of())
-	e.shares.note()
-	return nil
-}
-
-// Add implements [cache.ReflectorStore].
-func (e *events[T, V]) Add(item any) error { return e.Update(item) }
-
-// Update implements [cache.ReflectorStore].
-func (e *events[T, V]) Update(item any) error {
-	object, ok := item.(T)
-	if !ok {
-		return fmt.Errorf("store %s: unexpected type %T", e.list, item)
-	}
-	return e.change(func(all map[string]V) { all[object.GetName()] = e.value(object) })
-}
-
-// Delete implements [cache.ReflectorStore].
-func (e *events[T, V]) Delete(item any) error {
-	object, ok := item.(T)
-	if !ok {
-		return fmt.Errorf("remove from %s: unexpected type %T", e.list, item)
-	}
-	return e.change(func(all map[string]V) { delete(all, object.GetName()) })
-}
-
-// Replace implements [cache.ReflectorStore].
-func (e *events[T, V]) Replace(items []any, _ string) error {
-	return e.change(func(all map[string]V) {
-		clear(all)
-		for _, item := range items {
-			if object, ok := item.(T); ok {
-				all[object.GetName()] = e.value(object)
-			}
-		}
-		e.shares.listed[e.list] = true
-	})
-}
-
-// Resync implements [cache.ReflectorStore]. It does nothing.
-func (*events[T, V]) Resync() error { return nil }
 
 // serve reads a definition of the host. version is the one that was watched; "" if the host has none.
 func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, version string) *served {

@@ -55,6 +55,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		return err
 	}
 	m.shareDefinitions(ctx)
+	m.followSyncs(ctx)
 	all, err := m.objects.List(ctx)
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("read Space object %s: %w", name, err)
 	}
-	if err := isolated.Apply(ctx, m.hostClient); err != nil {
+	if _, err := m.applyIsolation(ctx, name, func() *isolation.Isolation { return m.isolationOf(name, isolated.Space.Store) }); err != nil {
 		return err
 	}
 	if m.processes.get(name) != nil {

@@ -36,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/platform/kubeconfig"
 	"github.com/berth-dev/berth/platform/publications"
 	"github.com/berth-dev/berth/platform/repairs"
+	"github.com/berth-dev/berth/platform/resourcesyncs"
 	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/platform/spacequota"
 	"github.com/berth-dev/berth/shard"
@@ -98,13 +99,17 @@ type Manager struct {
 	starts       firstStarts
 	publications *publications.Publications
 	crdShares    *crdshares.Shares
-	objects      *spaceobjects.Objects
-	applied      appliedSpecs
-	places       sync.Mutex // held while a space that has outgrown its share gets its place
-	quotas       quotaUses
-	shares       *spacequota.Quotas
-	refusals     refusals
-	sends        safego.Latest // of what dedicated spaces enforce
+	syncs        *resourcesyncs.Syncs
+	syncChanges  *resourcesyncs.Changes
+	// accountRights are those for syncs.
+	accountRights accountRights
+	objects       *spaceobjects.Objects
+	applied       appliedSpecs
+	places        sync.Mutex // held while a space that has outgrown its share gets its place
+	quotas        quotaUses
+	shares        *spacequota.Quotas
+	refusals      refusals
+	sends         safego.Latest // of what dedicated spaces enforce
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are
 	// *v1alpha1.Space.
 	unapplied sync.Map
@@ -128,7 +133,11 @@ func (u *undo) run(ctx context.Context) {
 
 // New returns a manager. The options must be complete.
 func New(o Options, e Environment) *Manager {
-	return &Manager{config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now(), crdShares: crdshares.New(o.Logger)}
+	m := &Manager{
+		config: o, env: e, logger: o.Logger, volume: kine.NewVolume(o.DataDir), started: time.Now(), crdShares: crdshares.New(o.Logger),
+	}
+	m.syncs = m.newSyncs()
+	return m
 }
 
 // Open gives all spaces with an object their places, asleep, so that no space is missing when requests are served.
@@ -153,7 +162,7 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 // Start starts to reconcile, to take snapshots, to renew credentials, and to start spaces, all in the background. Stop
 // must be called even if Start fails.
 func (m *Manager) Start(ctx context.Context) error {
-	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.watchIsolation, m.giveShares, m.beginFirstStarts, m.startRenewing} {
+	for _, start := range []func(context.Context) error{m.startSnapshots, m.startReconciling, m.startSyncChanges, m.watchIsolation, m.giveShares, m.beginFirstStarts, m.startRenewing} {
 		if err := start(ctx); err != nil {
 			return err
 		}
@@ -230,7 +239,10 @@ func (m *Manager) startPublications(ctx context.Context) (err error) {
 
 // shareDefinitions reads and watches the definitions that are shared with spaces. It waits for them, as startPublications does.
 func (m *Manager) shareDefinitions(ctx context.Context) {
-	stop := m.crdShares.Run(ctx, m.objects.Client, m.SendAccess)
+	stop := m.crdShares.Run(ctx, m.objects.Client, func(ctx context.Context) {
+		m.syncs.Note()
+		m.SendAccess(ctx)
+	})
 	m.undoOpen.add(func(context.Context) { stop() })
 }
 
@@ -238,11 +250,13 @@ func (m *Manager) shareDefinitions(ctx context.Context) {
 func (m *Manager) noteObject(object *v1alpha1.Space) {
 	m.publications.Observe(object)
 	m.crdShares.Observe(object)
+	m.syncs.Observe(object) // which asks the shares
 }
 
 // settings are what a space in the shard has.
 func (m *Manager) settings(space string) shard.Settings {
 	settings := m.config.Specs.Shard(space, m.closed)
 	settings.Definitions = m.crdShares.Source(space)
+	settings.Declared = m.declared(space)
 	return settings
 }

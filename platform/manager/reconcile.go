@@ -298,6 +298,8 @@ func (m *Manager) forget(name string) {
 	m.config.Specs.Remove(name)
 	m.publications.Forget(name)
 	m.crdShares.Forget(name)
+	m.syncs.Forget(name)
+	m.accountRights.forget(name)
 	m.quotas.forget(name)
 	m.shares.Forget(name)
 	m.withinShare.Delete(name)

@@ -97,7 +97,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		Settings: m.settings,
 		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),
 		Quota: m.shares.Gate, QuotaShort: m.shares.Short, TenantQuota: m.tenantQuota,
-		Prepare: m.prepare, Changed: m.changed, NamespacesChanged: m.namespacesChanged,
+		Prepare: m.prepare, Unprepared: m.unprepared, Changed: m.changed, NamespacesChanged: m.namespacesChanged,
 		Memory: shard.ProcessMemory(),
 		Idle:   specs.Idle, SpacesMax: m.config.SpacesMax, Woken: m.env.Metrics.Woken, Traces: m.env.Traces, Logger: m.logger,
 	})
@@ -141,8 +141,8 @@ func (m *Manager) isolate(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	isolated := m.isolationOf(name, store)
-	if err := isolated.Apply(ctx, m.hostClient); err != nil {
+	isolated, err := m.applyIsolation(ctx, name, func() *isolation.Isolation { return m.isolationOf(name, store) })
+	if err != nil {
 		return err
 	}
 	if m.wasDedicated(name) {
@@ -204,6 +204,9 @@ func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 		isolation.LabelledBy(own.Namespace.Labels, own.Namespace.Annotations))
 	if tenant, _ := m.quotaOf(name); tenant != "" {
 		options = append(options, isolation.QuotaPlacedBy(func(ctx context.Context) error { return m.shares.Place(ctx, name) }))
+	}
+	for _, d := range m.toHost(name) {
+		options = append(options, isolation.AlsoSyncing(isolation.SyncRule(d)))
 	}
 	switch {
 	case m.processes.get(name) != nil:

@@ -65,6 +65,7 @@ func Open(host *rest.Config, platform string) (*Objects, error) {
 	mapper.Add(v1alpha1.GroupVersion.WithKind("PublishedObject"), meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("SystemRole"), meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("CRDShare"), meta.RESTScopeRoot)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("ResourceSync"), meta.RESTScopeRoot)
 	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	config := rest.CopyConfig(host)
 	config.QPS = -1 // the host's API priority and fairness limits the requests

@@ -46,6 +46,7 @@ func Later(after time.Duration, why string) error { return &pacedError{after, wh
 // write in a minute. It tells the syncer of successful writes.
 type bounded struct {
 	client.Client
+	host  *hostcache.Host
 	bytes *ledger
 	pace  *pace
 	wrote func()
@@ -60,7 +61,7 @@ func (b *bounded) Update(ctx context.Context, obj client.Object, opts ...client.
 }
 
 func (b *bounded) write(obj client.Object, update bool, send func() error) error {
-	o, size := hostcache.Object{Resource: resourceOf(obj), NamespacedName: client.ObjectKeyFromObject(obj)}, sizeOf(obj)
+	o, size := hostcache.Object{Resource: resourceOf(b.host, obj), NamespacedName: client.ObjectKeyFromObject(obj)}, sizeOf(obj)
 	undo, err := b.bytes.Take(o, size)
 	if err != nil {
 		return err

@@ -120,7 +120,7 @@ func TestHostileFlappingGateOfALargePodIsWithinTheBytesOfAMinute(t *testing.T) {
 			account := bounds.NewAccount(bounds.Limits{bounds.SyncedBytesPerMinute: most * int64(pod.Size()), bounds.SyncedBytes: 1 << 20})
 			host := &patched{}
 			held := newLedger(bounds.SyncedBytes, account, now, func(hostcache.Object) bool { return true }, func(Key) {})
-			w := NewWriter(&bounded{patchedHost{via: host}, held, newPace(account, now), func() { wrote++ }}, &hostcache.Host{})
+			w := NewWriter(&bounded{patchedHost{via: host}, nil, held, newPace(account, now), func() { wrote++ }}, &hostcache.Host{})
 			var soon *pacedError
 			for range changes {
 				if err := send(w); err != nil && !errors.As(err, &soon) {

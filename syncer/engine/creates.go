@@ -38,6 +38,9 @@ func (s *Engine) Bound(limit bounds.Quantity, of string) Bound {
 	return Bound{int(s.account.Limit(limit)), of}
 }
 
+// AtMost limits host objects to a number. of is the tenant's name for them.
+func AtMost(most int, of string) Bound { return Bound{most, of} }
+
 // pendingCreates are the host objects of resources with a [Bound] that are not in the host's watches yet. Objects are
 // created concurrently, and each create must count the others.
 type pendingCreates struct {
@@ -86,7 +89,11 @@ func (k *Resource[T]) CreateBounded(ctx context.Context, host T) error {
 func (k *Resource[T]) reserveCreate(o hostcache.Object) error {
 	k.creates.mu.Lock()
 	defer k.creates.mu.Unlock()
-	delivered := k.Host.Routers[k.Name].Delivered.Load() // must be read before the cache
+	router := k.Host.Router(k.Name)
+	if router == nil {
+		return hostcache.ErrUndeclared
+	}
+	delivered := router.Delivered.Load() // must be read before the cache
 	others := map[types.NamespacedName]struct{}{}
 	for host := range hostcache.Of[T](k.Host, k.Space.Name, k.Name) {
 		others[client.ObjectKeyFromObject(host)] = struct{}{}

@@ -120,7 +120,7 @@ func New(c Config) (*Engine, error) {
 	s.processor = newComputing(s.Clock)
 	s.bytes = newLedger(bounds.SyncedBytes, c.Account, s.Clock, s.shownOnHost, s.Queue.Add)
 	s.HostNames = newLedger(bounds.IngressHostnames, c.Account, s.Clock, s.shownOnHost, s.Queue.Add)
-	s.Writer = NewWriter(&bounded{c.OnHost, s.bytes, newPace(c.Account, s.Clock), s.wrote}, c.Host)
+	s.Writer = NewWriter(&bounded{c.OnHost, c.Host, s.bytes, newPace(c.Account, s.Clock), s.wrote}, c.Host)
 	s.HostAPI = s.Writer
 	if err := s.reach(c.Virtual); err != nil {
 		return nil, fmt.Errorf("make client of space %s: %w", c.Space.Name, err)

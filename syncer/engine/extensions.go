@@ -25,6 +25,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/heapsize"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -49,6 +50,34 @@ func (s *Engine) FromExtension(resource string) (cache.SharedIndexInformer, erro
 	return informer, nil
 }
 
+// FromDeclared is like [Engine.FromExtension], for the objects of a declaration, as they are. The platform gives the space the definition.
+func (s *Engine) FromDeclared(d *declaration.Declaration) (cache.SharedIndexInformer, error) {
+	api, err := dynamic.NewForConfig(s.toSpace)
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", d.Name, err)
+	}
+	informer := dynamicinformer.NewFilteredDynamicInformer(api, d.GVR, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	strip := func(obj any) (any, error) {
+		if o, ok := obj.(client.Object); ok {
+			o.SetManagedFields(nil)
+		}
+		return obj, nil
+	}
+	if err := informer.SetTransform(strip); err != nil {
+		return nil, fmt.Errorf("watch %s: %w", d.Name, err)
+	}
+	a := &added{resource: d.Name, informer: informer, given: true, quiet: d.FromHost}
+	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		a.failed.Store(true) // a tenant may have its own server answer
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", d.Name, err)
+	}
+	s.extended[informer], s.added[d.Name] = a, a
+	return informer, nil
+}
+
 // ExtensionInformer returns the informer that [Engine.FromExtension] has made for a resource; nil if there is none.
 func (s *Engine) ExtensionInformer(resource string) cache.SharedIndexInformer {
 	if a := s.added[resource]; a != nil {
@@ -61,6 +90,9 @@ func (s *Engine) ExtensionInformer(resource string) cache.SharedIndexInformer {
 type added struct {
 	resource string
 	informer cache.SharedIndexInformer
+	given    bool        // the platform gives the space the definition
+	quiet    bool        // the objects are copies of the host's, for which no space has to stay awake
+	failed   atomic.Bool // of given: the objects could not be read
 	state    atomic.Int32
 }
 
@@ -72,6 +104,12 @@ const (
 	ours
 )
 
+// mayRest reports whether a space may sleep although something of a resource can't be done now.
+func (s *Engine) mayRest(resource string) bool {
+	a := s.added[resource]
+	return resources.Of(resource).Class || a != nil && a.quiet
+}
+
 // hasSynced reports whether an extension's informer, whose state synced returns, has enqueued all existing objects. An
 // informer that does not run counts as synced, because a tenant must not be able to keep its space awake with
 // definitions.
@@ -80,7 +118,7 @@ func (a *added) hasSynced(synced func() bool) bool {
 	case asked:
 		return false
 	case ours:
-		return synced()
+		return synced() || a.failed.Load()
 	default:
 		return true
 	}
@@ -131,6 +169,11 @@ const (
 func (s *Engine) install(ctx context.Context, running *sync.WaitGroup) {
 	for informer, a := range maps.All(s.extended) {
 		safego.Go(running, "sync an extension", func() {
+			if a.given {
+				a.state.Store(ours)
+				s.runExtension(ctx, informer)
+				return
+			}
 			for ctx.Err() == nil {
 				is, err := s.define(ctx, s.Host.Definitions[a.resource])
 				switch {

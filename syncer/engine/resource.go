@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -36,6 +37,11 @@ type Resource[T client.Object] struct {
 	DeleteForbidden bool                      // the host object is deleted if the space's rules forbid it, also if they do so only now
 	Virtual         cache.SharedIndexInformer // nil: read from the API
 	Bound           Bound                     // limit of host objects; the zero value means none
+	// New returns an empty object. Nil means an object of the type of [resources.Of].
+	New func() T
+	// Outlives means that the definition of the resource may be gone from the space while objects are stored there. Then, their host objects
+	// stay.
+	Outlives bool
 
 	// IsUsed reports whether the object of key should be on the host. It is called before the object is read.
 	IsUsed func(key types.NamespacedName) (bool, error)
@@ -69,6 +75,8 @@ type Resource[T client.Object] struct {
 	// Relabel updates the labels or the selector of a host object whose other changes the space's rules forbid. Other
 	// objects select by them.
 	Relabel func(ctx context.Context, v, host T) error
+	// AfterDelete is called after a host object was deleted on behalf of the space.
+	AfterDelete func(ctx context.Context, host T) error
 	// HandleDeletion replaces the default while v is being deleted. exists says whether host exists.
 	HandleDeletion func(ctx context.Context, v, host T, exists bool) error
 
@@ -345,7 +353,7 @@ func (k *Resource[T]) collect(ctx context.Context, key types.NamespacedName, hos
 	if err == nil && (id.UID == "" || current.GetUID() == id.UID) {
 		return time.Second, nil // the space's watch is behind
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if client.IgnoreNotFound(err) != nil || k.Outlives && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return 0, fmt.Errorf("look for %s %s in the space: %w", k.Name, key, err)
 	}
 	return 0, k.deleteHost(ctx, host)
@@ -357,6 +365,9 @@ func (k *Resource[T]) deleteHost(ctx context.Context, host T) error {
 		return nil
 	}
 	err := k.HostAPI.Delete(ctx, host, client.Preconditions{UID: ptr.To(host.GetUID()), ResourceVersion: ptr.To(host.GetResourceVersion())})
+	if err == nil && k.AfterDelete != nil {
+		err = k.AfterDelete(ctx, host)
+	}
 	return err
 }
 
@@ -368,7 +379,12 @@ func (k *Resource[T]) Live(ctx context.Context, like T) (T, error) {
 }
 
 // newObject returns an empty object of the resource.
-func (k *Resource[T]) newObject() T { return resources.Of(k.Name).New().(T) }
+func (k *Resource[T]) newObject() T {
+	if k.New != nil {
+		return k.New()
+	}
+	return resources.Of(k.Name).New().(T)
+}
 
 func (k *Resource[T]) virtualObject(ctx context.Context, key types.NamespacedName) (v T, exists bool, err error) {
 	if k.Virtual == nil {

@@ -13,8 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/berth-dev/berth/syncer/resources"
 )
 
 const (
@@ -89,13 +87,13 @@ func (s *Engine) reconcile(ctx context.Context, key Key) next {
 		// These are not errors of the syncer. Usually, somebody else changed the object, and an event follows. But a
 		// conflict may also be about a quota, and what is not found may be a service account, or the host behind a
 		// proxy.
-		return next{after: s.later.When(key), idle: resources.Of(key.Resource).Class}
+		return next{after: s.later.When(key), idle: s.mayRest(key.Resource)}
 	case ctx.Err() != nil:
 		return next{}
 	default:
 		s.logger.Error(err, "Could not sync an object; Berth retries", "resource", key.Resource, "namespace", key.Namespace, "name", key.Name)
 		s.failing.Store(true)
-		return next{after: s.soon.When(key), idle: resources.Of(key.Resource).Class, failed: true}
+		return next{after: s.soon.When(key), idle: s.mayRest(key.Resource), failed: true}
 	}
 }
 

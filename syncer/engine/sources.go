@@ -98,7 +98,7 @@ func (s *Engine) FromChanges(informer cache.SharedIndexInformer, handle func(was
 // FromHost fills the queue from the shared watch of a resource on the host.
 func (s *Engine) FromHost(resource string, handle func(client.Object, func(Key))) {
 	s.Sources.Add(func(q *Queue) (func(), func() bool, error) {
-		f := s.Host.Routers[resource]
+		f := s.Host.Router(resource)
 		if f == nil {
 			return func() {}, nil, nil // it is disabled
 		}

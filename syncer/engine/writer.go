@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
-	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // Writer writes to the host as a space's account, and remembers the writes that the shared watches have not delivered
@@ -59,7 +59,7 @@ func (w *Writer) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.deleted[hostcache.Object{Resource: resourceOf(obj), NamespacedName: client.ObjectKeyFromObject(obj)}] = obj.GetUID()
+		w.deleted[hostcache.Object{Resource: resourceOf(w.Host, obj), NamespacedName: client.ObjectKeyFromObject(obj)}] = obj.GetUID()
 		if len(w.deleted) > 2*w.tidied+100 {
 			w.tidy()
 		}
@@ -73,7 +73,7 @@ func (w *Writer) seen() bool {
 	defer w.mu.Unlock()
 	w.tidy()
 	for resource, wrote := range w.written {
-		if w.Host.Routers[resource].Delivered.Load() >= wrote {
+		if f := w.Host.Router(resource); f == nil || f.Delivered.Load() >= wrote { // one that is no longer watched shows nothing
 			delete(w.written, resource)
 		}
 	}
@@ -86,7 +86,9 @@ func (w *Writer) tidy() {
 		there, ok := hostcache.Get[client.Object](w.Host, o.Resource, o.Namespace, o.Name)
 		if !ok || there.GetUID() != uid || there.GetDeletionTimestamp() != nil {
 			delete(w.deleted, o)
-			w.written[o.Resource] = max(w.written[o.Resource], w.Host.Routers[o.Resource].Reached.Load())
+			if f := w.Host.Router(o.Resource); f != nil {
+				w.written[o.Resource] = max(w.written[o.Resource], f.Reached.Load())
+			}
 		}
 	}
 	w.tidied = len(w.deleted)
@@ -97,7 +99,7 @@ func (w *Writer) wroteUnless(err error, obj client.Object) error {
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.wrote(resourceOf(obj), obj.GetResourceVersion())
+		w.wrote(resourceOf(w.Host, obj), obj.GetResourceVersion())
 	}
 	return err
 }
@@ -109,11 +111,11 @@ func (w *Writer) wrote(resource, resourceVersion string) {
 	}
 }
 
-// resourceOf returns the resource, as in keys, of a host object.
-func resourceOf(obj client.Object) string {
-	r, ok := resources.ToHostOf(obj)
-	if !ok {
+// resourceOf returns the resource, as in keys, of a host object. That of a declaration that has ended has none, and nothing waits for it.
+func resourceOf(host *hostcache.Host, obj client.Object) string {
+	name, ok := host.ResourceOf(obj)
+	if _, custom := obj.(*unstructured.Unstructured); !ok && !custom {
 		panic(fmt.Sprintf("a syncer writes %T to the host, and no watch shows it", obj))
 	}
-	return r.Name
+	return name
 }

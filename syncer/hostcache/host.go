@@ -48,8 +48,9 @@ type Host struct {
 	short       sync.Map // the names of spaces of which a quota has rejected something
 	// stale are the spaces' host objects of disabled resources. The values are *metav1.PartialObjectMetadata. Start
 	// sets them.
-	stale sync.Map
-	reach *reach
+	stale    sync.Map
+	reach    *reach
+	declared declared
 }
 
 // Options configure what is synced of all spaces of a host. The zero value means the default of each resource.
@@ -83,15 +84,14 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	config.UserAgent = "berth-syncer"
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	mapper := newMapper()
-	reader, err := newClient(config, mapper)
-	if err != nil {
-		return nil, fmt.Errorf("make host client: %w", err)
-	}
 	h := &Host{
-		Options: o, config: config, reach: reach,
-		mapper: mapper, Reader: reader, Definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
+		Options: o, config: config, reach: reach, Definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		watches: map[string]hostWatch{}, Routers: map[string]*Router{},
+	}
+	h.mapper = &declaredMapper{newMapper(), h}
+	var err error
+	if h.Reader, err = newClient(config, h.mapper); err != nil {
+		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	watches, err := hostWatches(config)
 	if err != nil {
@@ -190,6 +190,7 @@ func (h *Host) Stop() {
 	if h.cancel != nil {
 		h.cancel()
 	}
+	h.stopDeclared()
 	h.running.Wait()
 }
 
@@ -211,7 +212,7 @@ func Get[T client.Object](h *Host, resource, namespace, name string) (obj T, ok 
 	if namespace != "" {
 		key = namespace + "/" + name
 	}
-	f := h.Routers[resource]
+	f := h.Router(resource)
 	if f == nil {
 		return obj, false // it is disabled
 	}
@@ -222,7 +223,7 @@ func Get[T client.Object](h *Host, resource, namespace, name string) (obj T, ok 
 // Of iterates over a space's host objects of a resource in the shared watches.
 func Of[T client.Object](h *Host, space, resource string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		f := h.Routers[resource]
+		f := h.Router(resource)
 		if f == nil {
 			return
 		}

@@ -696,6 +696,75 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.berth-dev.berth.api.v1alpha1.ResourceSync
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ResourceSyncSpec
+    - name: status
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ResourceSyncStatus
+- name: com.github.berth-dev.berth.api.v1alpha1.ResourceSyncDirection
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.ResourceSyncSpec
+  map:
+    fields:
+    - name: direction
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ResourceSyncDirection
+    - name: fields
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.SyncedField
+          elementRelationship: associative
+          keys:
+          - path
+    - name: maxObjects
+      type:
+        scalar: numeric
+    - name: selector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: status
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: tenants
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.CRDShareTenants
+          elementRelationship: atomic
+    - name: version
+      type:
+        scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.ResourceSyncStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: observedGeneration
+      type:
+        scalar: numeric
 - name: com.github.berth-dev.berth.api.v1alpha1.ScopeExpression
   map:
     fields:
@@ -1018,6 +1087,23 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: resource
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.SyncedField
+  map:
+    fields:
+    - name: path
+      type:
+        scalar: string
+    - name: resource
+      type:
+        scalar: string
+    - name: rule
+      type:
+        scalar: string
+    - name: type
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.SyncedFieldType
+- name: com.github.berth-dev.berth.api.v1alpha1.SyncedFieldType
+  scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SystemRole
   map:
     fields:

@@ -23,6 +23,11 @@
 {{- printf "%s-space" (include "berth.clusterName" .) }}
 {{- end }}
 
+{{/* The label by which rules are added to an aggregated ClusterRole: its name, or a hash of one that is too long for a label. */}}
+{{- define "berth.aggregateTo" -}}
+{{- le (len .) 63 | ternary . (sha256sum . | trunc 63) }}
+{{- end }}
+
 {{- define "berth.serviceAccount" -}}
 {{- default (include "berth.fullname" .) .Values.serviceAccount.name }}
 {{- end }}

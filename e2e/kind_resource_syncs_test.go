@@ -1,0 +1,92 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/syncer/declaration"
+	"github.com/berth-dev/berth/translate"
+)
+
+// certificatesRelease is the namespace of the release that the test of examples/cert-manager uses.
+const certificatesRelease = "berth-certificates-test"
+
+// C6: examples/cert-manager does what its README says: the host's cert-manager issues a tenant's certificate, under the rights of the chart.
+func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
+	host, images := realCluster(t, envImage, envDrivers)
+	ownRelease(t, host, certificatesRelease, "certs", "default")
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, tenant := range []string{"certs", "default"} {
+			_, _ = host.runKubectl(ctx, "", "patch", "tenant", tenant, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		}
+		for _, args := range [][]string{
+			{"delete", "resourcesyncs,crdshares,tenants,berthconfigurations", "--all", "--wait=false"},
+			{"delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-sync-certificates.cert-manager.io"},
+			{"delete", "clusterroles", certificatesRelease + "-berth-space-certificates.cert-manager.io",
+				certificatesRelease + "-berth-syncs-certificates.cert-manager.io", certificatesRelease + "-berth-syncs-clusterissuers.cert-manager.io"},
+		} {
+			if out, err := host.runKubectl(ctx, "", args...); err != nil {
+				t.Logf("%v: %v: %s", args, err, out)
+			}
+		}
+		if out, err := tryHelm(ctx, "uninstall", "cert-manager", "--namespace", "cert-manager", "--kubeconfig", host.kubeconfig, "--wait"); err != nil {
+			t.Errorf("uninstall cert-manager: %v: %s", err, out)
+		}
+		if out, err := host.runKubectl(ctx, "", "delete", "namespace", "cert-manager"); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	installCertManager(t, host, certManagerChart(t))
+	helm(t, "install", "berth", "../charts/berth", "--namespace", certificatesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
+		"--set", ofImage(images[0])+",storage.size=1Gi,service.type=NodePort,tenants.certs.quota.pods=5")
+	awaitReady(t, host, "certs", "True")
+	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
+	space := reached(t, host, node, certificatesRelease, "certs")
+
+	eventually(t, func() error { // cert-manager's webhook answers when it has its certificate
+		out, err := host.tryKubectl(t, "", "apply", "-f", "../examples/cert-manager/")
+		return withOutput(err, out)
+	})
+	eventually(t, func() error {
+		out := host.kubectl(t, "get", "resourcesync", "certificates.cert-manager.io", "-o", "wide")
+		if !strings.Contains(out, "berth sync-policy") {
+			return fmt.Errorf("without the policy of the host, the sync is:\n%s", out)
+		}
+		return nil
+	})
+	policy, stderr, code := runBerth(t, "sync-policy", "--host-kubeconfig", host.kubeconfig, "--space-role", certificatesRelease+"-berth-space")
+	if code != 0 {
+		t.Fatalf("berth sync-policy exits with %d: %s", code, stderr)
+	}
+	host.apply(t, policy)
+	host.syncing(t, "certificates.cert-manager.io", "clusterissuers.cert-manager.io")
+
+	space.field(t, "shared", "{.metadata.name}", "clusterissuer", "shared")
+	space.apply(t, `
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: shop, namespace: default}
+spec: {secretName: shop-tls, dnsNames: [shop.example.com], issuerRef: {name: shared, kind: ClusterIssuer}}
+`)
+	space.kubectl(t, "wait", "--for=condition=Ready", "certificate/shop", "--timeout=120s")
+	checkCertificate(t, space, "shop.example.com")
+
+	space.apply(t, `
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: template, namespace: default}
+spec: {secretName: t, dnsNames: [a.example.com], issuerRef: {name: shared, kind: ClusterIssuer}, secretTemplate: {labels: {a: b}}}
+`)
+	space.told(t, "Certificate", "template", "spec.secretTemplate: Forbidden: the platform does not sync this field")
+	space.kubectl(t, "delete", "certificate", "shop")
+	host.lacks(t, "certificate", "certs--default--shop", "-n", "berth-certs")
+	host.lacks(t, "secret", declaration.ReturnedName(translate.Space{Name: "certs"}, "default", "shop-tls"), "-n", "berth-certs")
+}

@@ -1,0 +1,114 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcesyncs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/platform/crdshares"
+	"github.com/berth-dev/berth/syncer/declaration"
+)
+
+// spaceSyncs are what one space has.
+type spaceSyncs struct {
+	of      crdshares.Subject
+	has     []*declaration.Declaration // ordered by name
+	version string
+	told    string // the version of which was told last
+}
+
+// Of returns the declarations that are in force for a space, ordered by name. Their objects on the host are known.
+func (s *Syncs) Of(space string) []*declaration.Declaration {
+	if s.options.Dedicated(space) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is := s.spaces[space]; is != nil {
+		return slices.Clone(is.has)
+	}
+	return nil
+}
+
+// Version identifies what [Syncs.Of] returns: it changes if and only if that does.
+func (s *Syncs) Version(space string) string { return VersionOf(s.Of(space)) }
+
+// VersionOf identifies declarations that are ordered by name. That of none is empty.
+func VersionOf(all []*declaration.Declaration) string {
+	parts := make([]string, len(all))
+	for i, d := range all {
+		parts[i] = versionOf(d)
+	}
+	return strings.Join(parts, ",")
+}
+
+// versionOf identifies one declaration, and the watch that it came with.
+func versionOf(d *declaration.Declaration) string {
+	return fmt.Sprintf("%s@%s.%d", d.Name, d.Version, d.Watch)
+}
+
+// Observe notes what an object says of its space, and changes what the space has at once if that makes a difference.
+func (s *Syncs) Observe(object *v1alpha1.Space) {
+	of := crdshares.SubjectOf(object)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := s.spaces[object.Name]
+	switch {
+	case is == nil: // it has not begun, so it is not told
+		is = &spaceSyncs{of: of}
+		s.spaces[object.Name] = is
+		s.give(object.Name, is)
+		is.told = is.version
+	case !is.of.Equal(of):
+		is.of = of
+		s.give(object.Name, is)
+		s.Note()
+	}
+}
+
+// Forget forgets a deleted space.
+func (s *Syncs) Forget(space string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.spaces, space)
+}
+
+// giveAll gives all spaces what is in force, and returns those for which that is something else than they were told of last. The caller
+// holds mu.
+func (s *Syncs) giveAll() (changed []string) {
+	for name, is := range s.spaces {
+		s.give(name, is)
+		if is.version != is.told {
+			is.told = is.version
+			changed = append(changed, name)
+		}
+	}
+	slices.Sort(changed)
+	return changed
+}
+
+// give gives a space what is in force for it. Of what isn't known, it keeps what it has. The caller holds mu.
+func (s *Syncs) give(name string, is *spaceSyncs) {
+	var has []*declaration.Declaration
+	for _, of := range slices.Sorted(maps.Keys(s.states)) {
+		state, sync := s.states[of], s.syncs[of]
+		if state.inForce == nil || sync == nil || sync.UID != state.of.uid || !is.of.SelectedBy(sync.Spec.Tenants) {
+			continue
+		}
+		forced, known := s.options.ForcedIn(name, of)
+		if !known {
+			forced = slices.ContainsFunc(is.has, func(d *declaration.Declaration) bool { return d.Name == of })
+		}
+		if forced {
+			has = append(has, state.inForce)
+		}
+	}
+	if version := VersionOf(has); version != is.version {
+		is.has, is.version = has, version
+	}
+}
