@@ -59,6 +59,16 @@ func (s *Set) Names() []string {
 	return slices.Sorted(maps.Keys(s.shared))
 }
 
+// Forced returns the names of the forced definitions of an API group, sorted.
+func (s *Set) Forced(group string) (names []string) {
+	for _, name := range s.Names() {
+		if one := s.shared[name]; one.Forced && one.CRD.Spec.Group == group {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Of returns the shared definition of a name; nil if there is none.
 func (s *Set) Of(name string) *Shared {
 	if s == nil {

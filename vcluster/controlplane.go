@@ -115,7 +115,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 		}
 		safego.Go(&p.background, "follow shared definitions", func() { p.store.Shared.Run(p.stopping) }, p.fail)
 	}
-	p.tenant = tenancy.New(p.config.Access, p.config.Granted, p.config.AfterRBAC)
+	p.tenant = tenancy.New(p.config.Access, p.config.Granted, p.config.Definitions, p.config.AfterRBAC)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (p *ControlPlane) followTenant() error {
 	}
 	safego.Go(&p.background, "follow TenantAccess objects", func() { p.tenant.RunTenantAccesses(p.stopping) }, p.fail)
 	kept, err := keeper.New(keeper.Config{
-		Source: p.config.Access, Loopback: p.client, Informers: p.chain.informers, Demoted: p.tenant.CheckSessions, Account: p.config.Account, Logger: p.config.Logger,
+		Source: p.config.Access, Loopback: p.client, Informers: p.chain.informers, Demoted: p.tenant.CheckSessions, Shared: p.config.Definitions, Account: p.config.Account, Logger: p.config.Logger,
 	})
 	if err != nil {
 		return err

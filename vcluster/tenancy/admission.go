@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/vcluster/inside"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -35,6 +36,7 @@ const PluginName = "BerthTenancy"
 type Plugin struct {
 	*admission.Handler
 	source *access.Source
+	shared *definitions.Source // may be nil
 	// The others are set by [Tenancy.Connect].
 	tenant     *Authorizer
 	all        authorizer.Authorizer // asked about all rights of users
@@ -48,8 +50,8 @@ var (
 	_ admission.ValidationInterface = (*Plugin)(nil)
 )
 
-func newPlugin(source *access.Source) *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), source: source}
+func newPlugin(source *access.Source, shared *definitions.Source) *Plugin {
+	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), source: source, shared: shared}
 }
 
 // Admit sets the labels and annotations of new namespaces.

@@ -29,6 +29,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/vcluster"
 	"github.com/berth-dev/berth/vcluster/pki"
@@ -48,7 +49,10 @@ type env struct {
 }
 
 // startEnv starts a space with a state.
-func startEnv(t *testing.T, state *access.State) *env {
+func startEnv(t *testing.T, state *access.State) *env { return startEnvWith(t, state, nil) }
+
+// startEnvWith is like startEnv, with what the platform shares.
+func startEnvWith(t *testing.T, state *access.State, shared *definitions.Source) *env {
 	t.Helper()
 	serving, err := pki.OpenCA(t.TempDir(), "serving")
 	if err != nil {
@@ -58,7 +62,7 @@ func startEnv(t *testing.T, state *access.State) *env {
 	e.source.Set(state)
 	e.config = vcluster.Config{
 		Name: "solar", Dir: t.TempDir(), Endpoint: "https://berth.example:7443/spaces/solar", ServingCA: serving.PEM(),
-		Controllers: vcluster.SpaceControllers(), HiddenNodes: true, Access: e.source,
+		Controllers: vcluster.SpaceControllers(), HiddenNodes: true, Access: e.source, Definitions: shared,
 	}
 	e.start(serving)
 	return e

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/internal/testcrd"
 )
 
 // aggregated is an API service whose server does not answer.
@@ -305,5 +308,52 @@ func TestHostileOwnersDoNotCreateTheNamespacesOfOthers(t *testing.T) {
 	}
 	if err := createNamespace(t, e.admin(), "gitops"); err != nil {
 		t.Error(err)
+	}
+}
+
+// C3, C6: an API server of the tenant doesn't answer for the group of a definition that the platform forces on the space, neither one that
+// was there before nor a new one.
+func TestHostileServersDoNotAnswerForForcedDefinitions(t *testing.T) {
+	host := testcrd.New("example.com", "Gadget", &apiextensionsv1.JSONSchemaProps{Type: "object"})
+	// As a host fills them in.
+	host.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	host.Spec.Names.Singular, host.Status.AcceptedNames.Singular = "gadget", "gadget"
+	crd, err := definitions.Serve(host, "share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := &definitions.Source{}
+	shared.Set(definitions.NewSet(""))
+	e := startEnvWith(t, &access.State{Space: "solar", Tenant: "solar"}, shared)
+	d, err := dynamic.NewForConfig(e.hostile()["a cluster admin"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, gadgets := d.Resource(gvr("apiregistration.k8s.io", "v1", "apiservices")), d.Resource(gvr("example.com", "v1", "gadgets")).Namespace("default")
+	if _, err := services.Create(t.Context(), aggregated("example.com", "v1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		if _, err := gadgets.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+			return fmt.Errorf("the tenant's server does not answer for the group: %w", errOr(err))
+		}
+		return nil
+	})
+	shared.Set(definitions.NewSet("", &definitions.Shared{CRD: crd, Forced: true, InRange: true}))
+	eventually(t, func() error {
+		_, err := gadgets.List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	if _, err := services.Create(t.Context(), aggregated("example.com", "v2"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("another version of the group can be handed over: %v", err)
+	}
+	patch := []byte(`{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":null}},"spec":{"service":{"namespace":"default","name":"none","port":443},"insecureSkipTLSVerify":true}}`)
+	if _, err := services.Patch(t.Context(), "v1.example.com", types.MergePatchType, patch, metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the space's own service can be handed over: %v", err)
+	}
+	// One that is only offered may be answered for by whom the tenant wants.
+	shared.Set(definitions.NewSet("", &definitions.Shared{CRD: crd, InRange: true}))
+	if _, err := services.Create(t.Context(), aggregated("example.com", "v2"), metav1.CreateOptions{}); err != nil {
+		t.Errorf("a definition that is not forced takes the group: %v", err)
 	}
 }

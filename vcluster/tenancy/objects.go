@@ -78,7 +78,7 @@ func (p *Plugin) checkParent(ctx context.Context, a admission.Attributes) error 
 }
 
 // checkAPIService refuses to hand over an API to a server of the tenant: one of the space itself, by which Berth keeps objects, or that
-// of a definition that is published.
+// of a definition that is published, or that the platform forces on the space.
 func (p *Plugin) checkAPIService(_ context.Context, a admission.Attributes) error {
 	service, ok := a.GetObject().(*apiregistration.APIService)
 	if !ok || service.Spec.Service == nil || a.GetOperation() == admission.Delete {
@@ -86,6 +86,12 @@ func (p *Plugin) checkAPIService(_ context.Context, a admission.Attributes) erro
 	}
 	if legacyscheme.Scheme.IsGroupRegistered(service.Spec.Group) || slices.Contains([]string{"apiextensions.k8s.io", "apiregistration.k8s.io", v1alpha1.GroupVersion.Group}, service.Spec.Group) {
 		return fmt.Errorf("spec.service: the space itself serves %q; remove this field", service.Spec.Group)
+	}
+	if p.shared != nil {
+		set, _ := p.shared.Watch()
+		if forced := set.Forced(service.Spec.Group); len(forced) > 0 {
+			return fmt.Errorf("spec.service: the platform forces the definition %s on the space, so the space itself serves %s; remove this APIService", forced[0], service.Spec.Group)
+		}
 	}
 	for _, published := range p.source.Get().Published {
 		if published.Object.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}) {

@@ -33,7 +33,7 @@ func open(t *testing.T) *opened {
 	t.Helper()
 	source := &access.Source{}
 	source.Set(&access.State{Space: "solar", Tenant: "solar"})
-	o := &opened{Tenancy: New(source, nil, nil)}
+	o := &opened{Tenancy: New(source, nil, nil, nil)}
 	o.decideBy(func(bool) (authorizer.Decision, error) { return authorizer.DecisionAllow, nil })
 	o.sessions.source = source
 	o.sessions.authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

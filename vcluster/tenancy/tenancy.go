@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/access"
+	"github.com/berth-dev/berth/definitions"
 )
 
 // Tenancy is what one run of a control plane enforces. Without a source, it does nothing.
@@ -30,12 +31,13 @@ type Tenancy struct {
 }
 
 // New returns the tenancy of a control plane whose state source holds. If it is nil, granted may hold rights of users whom the platform
-// knows, which is all that is then enforced. afterRBAC, if it isn't nil, decides on what RBAC doesn't allow.
-func New(source, granted *access.Source, afterRBAC authorizer.Authorizer) *Tenancy {
+// knows, which is all that is then enforced. shared, if it isn't nil, has the definitions that the platform shares with the space.
+// afterRBAC, if it isn't nil, decides on what RBAC doesn't allow.
+func New(source, granted *access.Source, shared *definitions.Source, afterRBAC authorizer.Authorizer) *Tenancy {
 	if source != nil {
 		granted = source
 	}
-	return &Tenancy{source: source, grants: granted, afterRBAC: afterRBAC, plugin: newPlugin(source), sessions: newSessions()}
+	return &Tenancy{source: source, grants: granted, afterRBAC: afterRBAC, plugin: newPlugin(source, shared), sessions: newSessions()}
 }
 
 // Source returns what holds the state; nil if there is none.

@@ -53,7 +53,7 @@ func gives(ctx context.Context, t *testing.T, l *listing, u user.Info, rules ...
 	t.Helper()
 	source := &access.Source{}
 	source.Set(&access.State{Space: "solar", Tenant: "solar", Access: hostv1alpha1.Access{Owners: []hostv1alpha1.Owner{{Kind: hostv1alpha1.UserKind, Name: "owner"}}}})
-	p := newPlugin(source)
+	p := newPlugin(source, nil)
 	p.tenant, p.all, p.rules = &Authorizer{source: source}, authorizer.AuthorizerFunc(l.authorize), l
 	object := &v1alpha1.TenantAccess{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TenantAccessSpec{Subjects: []v1alpha1.TenantSubject{{Tenant: "lunar"}}, Rules: rules}}
 	return p.checkTenantAccess(ctx, admission.NewAttributesRecord(object, nil, v1alpha1.GroupVersion.WithKind("TenantAccess"), "", "a",

@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
+	shareddefinitions "github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/vcluster/inside"
 )
@@ -54,6 +55,8 @@ type Config struct {
 	// Loopback calls the API with all rights.
 	Loopback  *rest.Config
 	Informers informers.SharedInformerFactory
+	// Shared has the definitions that the platform shares with the space; nil if there are none.
+	Shared *shareddefinitions.Source
 	// Demoted, if set, is called when a ServiceAccount that was promoted may have been demoted.
 	Demoted func()
 	// Account counts what the keeper remembers. Nothing is counted if it is nil.
@@ -167,9 +170,15 @@ func (k *Keeper) keep(ctx context.Context, rules *access.Rules, changed <-chan s
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
+	var shared <-chan struct{} // a forced definition takes its group back
+	if k.config.Shared != nil {
+		_, shared = k.config.Shared.Watch()
+	}
 	safego.Go(&watching, "end a pass when the tenant changes", func() {
 		select {
 		case <-changed:
+			cancel()
+		case <-shared:
 			cancel()
 		case <-ctx.Done():
 		}

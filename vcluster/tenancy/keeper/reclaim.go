@@ -16,14 +16,22 @@ import (
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// reclaim deletes the APIServices by which a server of the tenant answers for the group of a published definition, since before the
-// definition was published. Admission rejects new ones.
+// reclaim deletes the APIServices by which a server of the tenant answers for the group of a published or a forced definition, since before
+// that was so. Admission rejects new ones.
 func (k *Keeper) reclaim(ctx context.Context, d *desired) error {
 	groups := map[string]bool{}
 	for _, t := range d.cluster {
 		if t.resource == definitions {
 			group, _, _ := unstructured.NestedString(t.object.Object, "spec", "group")
 			groups[group] = true
+		}
+	}
+	if k.config.Shared != nil {
+		set, _ := k.config.Shared.Watch()
+		for _, name := range set.Names() {
+			if one := set.Of(name); one.Forced {
+				groups[one.CRD.Spec.Group] = true
+			}
 		}
 	}
 	if len(groups) == 0 {
