@@ -68,6 +68,29 @@ func TestAnAdminTakesOverAWholeEntryOfATenant(t *testing.T) {
 	}
 }
 
+// S1: the spaces of a tenant have its patches, and keep one that an admin has changed for a space.
+func TestSpacesHaveThePatchesOfTheirTenant(t *testing.T) {
+	e := newEnv(t)
+	e.run()
+	patch := func(name, expression string) v1alpha1.SyncPatch {
+		return v1alpha1.SyncPatch{Name: name, Resource: "pods", Path: "spec.containers[*].image", Expression: expression}
+	}
+	e.create(tenant("solar", func(s *v1alpha1.TenantSpec) { s.Patches = []v1alpha1.SyncPatch{patch("registry", "value"), patch("other", "value")} }))
+	space := e.spaceIs("solar", "has the tenant's", func(s *v1alpha1.Space) bool { return len(s.Spec.Patches) == 2 })
+	change(e, space, func(s *v1alpha1.Space) {
+		for i := range s.Spec.Patches {
+			if s.Spec.Patches[i].Name == "registry" {
+				s.Spec.Patches[i].Expression = `"own/" + value`
+			}
+		}
+	})
+	change(e, tenant("solar"), func(one *v1alpha1.Tenant) { one.Spec.Patches = []v1alpha1.SyncPatch{patch("registry", `"new/" + value`)} })
+	space = e.spaceIs("solar", "lost the other", func(s *v1alpha1.Space) bool { return len(s.Spec.Patches) == 1 })
+	if is := space.Spec.Patches[0]; is.Expression != `"own/" + value` || is.Path != "spec.containers[*].image" {
+		t.Errorf("the admin's patch is %v now", is)
+	}
+}
+
 // T1: a space of somebody else is never taken over. It becomes the tenant's when its admin says so.
 func TestASpaceOfTheSameNameIsNotTakenOver(t *testing.T) {
 	e := newEnv(t)

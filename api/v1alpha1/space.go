@@ -255,7 +255,10 @@ type SyncOption struct {
 	Value string `json:"value,omitempty"`
 }
 
-// SyncPatch sets a field of pods on the host.
+// SyncPatch sets a field of pods on the host. Each has one field manager, so that a tenant's patch that is changed for one space stays as it
+// is changed.
+//
+// +structType=atomic
 type SyncPatch struct {
 	// name is that of the patch, which tenants see if it can't be applied.
 	// +required

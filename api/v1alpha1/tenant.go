@@ -167,6 +167,14 @@ type TenantSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	WorkloadIdentity []WorkloadIdentity `json:"workloadIdentity,omitempty"`
+	// patches set fields of the pods of the tenant's spaces on the host, after those of the platform's configuration and before those that a
+	// space has itself. A space may set another patch of a name. Tenants below don't have them.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Patches []SyncPatch `json:"patches,omitempty"`
 	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
 	// +optional
 	Space TenantSpace `json:"space,omitzero"`

@@ -2046,6 +2046,11 @@ func (in *TenantSpec) DeepCopyInto(out *TenantSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Patches != nil {
+		in, out := &in.Patches, &out.Patches
+		*out = make([]SyncPatch, len(*in))
+		copy(*out, *in)
+	}
 	out.Space = in.Space
 }
 

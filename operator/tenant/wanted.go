@@ -48,6 +48,11 @@ func (one *run) wanted(space *v1alpha1.Space) (*v1alpha1.SpaceSpec, error) {
 			want.WorkloadIdentity = append(want.WorkloadIdentity, identity)
 		}
 	}
+	for _, patch := range one.tenant.Spec.Patches {
+		if !others("spec", "patches", fieldpath.KeyByFields("name", patch.Name)) {
+			want.Patches = append(want.Patches, patch)
+		}
+	}
 	want.HostNamespace.Labels = unset(one.tenant.Spec.HostNamespaces.Labels, others, "labels")
 	want.HostNamespace.Annotations = unset(one.tenant.Spec.HostNamespaces.Annotations, others, "annotations")
 	one.setPool(want, &space.Spec, others)

@@ -1087,6 +1087,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: resource
       type:
         scalar: string
+    elementRelationship: atomic
 - name: com.github.berth-dev.berth.api.v1alpha1.SyncedField
   map:
     fields:
@@ -1293,6 +1294,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: parent
       type:
         scalar: string
+    - name: patches
+      type:
+        list:
+          elementType:
+            namedType: com.github.berth-dev.berth.api.v1alpha1.SyncPatch
+          elementRelationship: associative
+          keys:
+          - name
     - name: permissions
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Permissions

@@ -8,7 +8,8 @@ package v1alpha1
 // SyncPatchApplyConfiguration represents a declarative configuration of the SyncPatch type for use
 // with apply.
 //
-// SyncPatch sets a field of pods on the host.
+// SyncPatch sets a field of pods on the host. Each has one field manager, so that a tenant's patch that is changed for one space stays as it
+// is changed.
 type SyncPatchApplyConfiguration struct {
 	// name is that of the patch, which tenants see if it can't be applied.
 	Name *string `json:"name,omitempty"`

@@ -69,6 +69,9 @@ type TenantSpecApplyConfiguration struct {
 	// values that they may have. A space may set another entry for an annotation. Tenants below don't have them. The spaces need the
 	// sync option serviceaccounts.
 	WorkloadIdentity []WorkloadIdentityApplyConfiguration `json:"workloadIdentity,omitempty"`
+	// patches set fields of the pods of the tenant's spaces on the host, after those of the platform's configuration and before those that a
+	// space has itself. A space may set another patch of a name. Tenants below don't have them.
+	Patches []SyncPatchApplyConfiguration `json:"patches,omitempty"`
 	// space is what the space of the tenant's name is created with. Later changes of the space are made in the Space object.
 	Space *TenantSpaceApplyConfiguration `json:"space,omitempty"`
 }
@@ -261,6 +264,19 @@ func (b *TenantSpecApplyConfiguration) WithWorkloadIdentity(values ...*WorkloadI
 			panic("nil value passed to WithWorkloadIdentity")
 		}
 		b.WorkloadIdentity = append(b.WorkloadIdentity, *values[i])
+	}
+	return b
+}
+
+// WithPatches adds the given value to the Patches field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Patches field.
+func (b *TenantSpecApplyConfiguration) WithPatches(values ...*SyncPatchApplyConfiguration) *TenantSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithPatches")
+		}
+		b.Patches = append(b.Patches, *values[i])
 	}
 	return b
 }
