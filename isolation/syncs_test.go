@@ -167,8 +167,8 @@ func TestTheHostRestrictsWhatAccountsWriteOfResourceSyncs(t *testing.T) {
 		change func()
 		want   string
 	}{
-		{policy, func() { policy.Spec.Validations = policy.Spec.Validations[:1] }, "ValidatingAdmissionPolicy berth-sync-tickets.example.com on the host differs in spec"},
-		{binding, func() { binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit} }, "ValidatingAdmissionPolicyBinding berth-sync-tickets.example.com on the host differs in spec"},
+		{policy, func() { policy.Spec.Validations = policy.Spec.Validations[:1] }, "ValidatingAdmissionPolicy berth-sync-tickets.example.com differs in spec"},
+		{binding, func() { binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit} }, "ValidatingAdmissionPolicyBinding berth-sync-tickets.example.com differs in spec"},
 	} {
 		if err := admin.Get(ctx, client.ObjectKey{Name: "berth-sync-tickets.example.com"}, tc.object); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ package hostpolicy
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -16,11 +17,17 @@ func Accounts() Policy {
 	return Policy{
 		Variables: append(closedRanges(), listed("ingress", AnnotationIngress), listed("identities", translate.AnnotationWorkloadIdentity), listed("resources", AnnotationPodResources), listed("adds", AnnotationHostAdds)),
 		Validations: joined(
-			whose("services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
+			whoseOr(returned(), "services/"+translate.DNSServiceName, "endpointslices/"+translate.DNSServiceName, "endpointslices/"+translate.APIEndpointsName),
 			networkPolicies(), services(), endpointSlices(), ingresses(), gateways(), configs(), claims(), deviceClaims(), budgets(),
 			metadata(), identities(), shapes(),
 		),
 	}
+}
+
+// returned is about the deletion of a Secret that returned to the space. It has no label, as a controller of the host made it.
+func returned() string {
+	return "object == null && request.resource.resource == 'secrets' && ('" + translate.HostNamespacePrefix + "' + oldObject.metadata.name).startsWith(request.namespace + '" +
+		declaration.ReturnedMark + "')"
 }
 
 const selector = "{matchLabels matchExpressions[]{key operator values}}"

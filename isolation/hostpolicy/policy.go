@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/syncer"
-	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -60,9 +59,11 @@ func FromAccounts() []admissionv1.MatchCondition {
 
 // whose keeps an account to what a syncer makes: never an isolation object, the
 // accounts, or an object of the host's own. No name of these holds two dashes, and
-// all names that are translated do; own are others that Berth makes. A Secret that
-// returned to the space has no label, as a controller of the host made it.
-func whose(own ...string) []admissionv1.Validation {
+// all names that are translated do; own are others that Berth makes.
+func whose(own ...string) []admissionv1.Validation { return whoseOr("", own...) }
+
+// whoseOr is [whose], unless an expression holds, if there is one.
+func whoseOr(expression string, own ...string) []admissionv1.Validation {
 	ours := func(o string) string {
 		name := o + ".metadata.name.contains('--')"
 		if len(own) > 0 {
@@ -70,12 +71,13 @@ func whose(own ...string) []admissionv1.Validation {
 		}
 		return "(" + o + " == null || '" + translate.HostNamespacePrefix + "' + " + o + ".metadata.?labels['" + translate.LabelSpace + "'].orValue('') == request.namespace && " + name + ")"
 	}
-	const returned = "object == null && request.resource.resource == 'secrets' && ('" + translate.HostNamespacePrefix + "' + oldObject.metadata.name).startsWith(request.namespace + '" +
-		declaration.ReturnedMark + "')"
+	if expression != "" {
+		expression += " || "
+	}
 	return []admissionv1.Validation{
 		inOwnNamespace(),
 		Refuse(NotOurs+": they have the label "+translate.LabelSpace+
-			", and are neither isolation objects nor service accounts of Berth", returned+" || "+ours("object")+" && "+ours("oldObject")),
+			", and are neither isolation objects nor service accounts of Berth", expression+ours("object")+" && "+ours("oldObject")),
 	}
 }
 

@@ -74,6 +74,7 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 	}
 	s.sent = append(s.sent, sent{d, informer})
 	var replaced sync.Map // names of host objects: the names of Secrets that they named before an update
+	var returned sync.Map // UIDs of host objects: the versions of which the Secrets were read
 	k := &engine.Resource[*unstructured.Unstructured]{
 		Engine: s.Engine, Name: d.Name, NameLimit: declaration.NameLimit, Virtual: informer, Outlives: true,
 		New:   d.New,
@@ -88,6 +89,9 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 			before := d.Names(v1alpha1.FieldReturnedSecret, have)
 			changed := d.Update(want, have)
 			if after := d.Names(v1alpha1.FieldReturnedSecret, have); !slices.Equal(before, after) {
+				if earlier, ok := replaced.Load(have.GetName()); ok {
+					before = append(before, earlier.([]string)...)
+				}
 				replaced.Store(have.GetName(), before)
 			}
 			return changed
@@ -104,6 +108,7 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 			return host, nil
 		},
 		AfterDelete: func(ctx context.Context, host *unstructured.Unstructured) error {
+			returned.Delete(host.GetUID())
 			return s.deleteReturned(ctx, d.Names(v1alpha1.FieldReturnedSecret, host))
 		},
 		SyncStatus: func(ctx context.Context, v, host *unstructured.Unstructured) (time.Duration, error) {
@@ -111,7 +116,16 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 			if out, changed := d.Status(s.Space, v, host); changed {
 				err = s.VirtualAPI.Status().Update(ctx, out)
 			}
-			return 0, errors.Join(err, s.returnSecrets(ctx, d, v))
+			// A tenant may change its object as often as it wants, and must not have the host read each time.
+			version := host.GetResourceVersion()
+			if read, ok := returned.Load(host.GetUID()); ok && read == version || len(d.Names(v1alpha1.FieldReturnedSecret, v)) == 0 {
+				return 0, err
+			}
+			if failed := s.returnSecrets(ctx, d, v); failed != nil {
+				return 0, errors.Join(err, failed)
+			}
+			returned.Store(host.GetUID(), version)
+			return 0, err
 		},
 	}
 	engine.Add(k, nil)
