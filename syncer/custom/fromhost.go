@@ -30,7 +30,12 @@ type shown struct {
 	mu sync.Mutex
 	// written are the versions that were written last. What a tenant changes is another generation.
 	written map[string]version
+	at      map[string]time.Time // when
 }
+
+// undoPause is how long a change of a tenant may stay, so that a policy of the tenant that changes each write doesn't have it written without
+// end.
+const undoPause = time.Second
 
 // version says which generation of a host object an object in the space was made of, and is itself.
 type version struct {
@@ -48,7 +53,7 @@ func (s *syncer) show(d *declaration.Declaration) error {
 	if err != nil {
 		return err
 	}
-	k := &shown{syncer: s, declaration: d, virtual: informer, written: map[string]version{}}
+	k := &shown{syncer: s, declaration: d, virtual: informer, written: map[string]version{}, at: map[string]time.Time{}}
 	s.Work[d.Name] = k.reconcile
 	byName := func(o client.Object, enqueue func(engine.Key)) {
 		enqueue(engine.Key{Resource: d.Name, NamespacedName: types.NamespacedName{Name: o.GetName()}})
@@ -106,6 +111,9 @@ func (k *shown) reconcile(ctx context.Context, key types.NamespacedName) (time.D
 	if k.isWritten(host, v) {
 		return 0, k.status(ctx, v, host)
 	}
+	if wait := k.pause(key.Name); wait > 0 {
+		return wait, nil
+	}
 	replaced := k.declaration.Shown(v, host)
 	if err := k.VirtualAPI.Update(ctx, replaced); err != nil {
 		return 0, k.Refuse(v, err)
@@ -129,7 +137,7 @@ func (k *shown) status(ctx context.Context, v, host *unstructured.Unstructured) 
 func (k *shown) note(host, made *unstructured.Unstructured) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.written[made.GetName()] = versionOf(host, made)
+	k.written[made.GetName()], k.at[made.GetName()] = versionOf(host, made), k.Clock.Now()
 }
 
 // wrote reports whether an object in the space was written here, whatever its labels are now.
@@ -143,6 +151,18 @@ func (k *shown) forget(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.written, name)
+	delete(k.at, name)
+}
+
+// pause returns how long an object may not be written yet.
+func (k *shown) pause(name string) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at, wrote := k.at[name]
+	if !wrote {
+		return 0
+	}
+	return undoPause - k.Clock.Since(at)
 }
 
 // isWritten reports whether an object in the space is as it was written, and of this version of the host's.
