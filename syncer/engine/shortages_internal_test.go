@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
@@ -83,7 +82,7 @@ func TestMoreQuotaCallsThoseWhoWait(t *testing.T) {
 func TestHostilePodOverWhichACreatePanicsLeavesTheOthersTheirTurn(t *testing.T) {
 	s, called := shortOf(t, "a", "b")
 	s.ease()
-	k := &Resource[*corev1.Pod]{Engine: &Engine{shortages: s, Host: &hostcache.Host{}}, Name: resources.Pods, Bound: Bound{most: 1}} // no watch: it panics
+	k := &Resource[*corev1.Pod]{Engine: &Engine{shortages: s}, Name: resources.Pods, Bound: Bound{most: 1}} // no host: it panics
 	func() {
 		defer func() {
 			if recover() == nil {
