@@ -75,7 +75,9 @@ func TestSpacesHaveThePatchesOfTheirTenant(t *testing.T) {
 	patch := func(name, expression string) v1alpha1.SyncPatch {
 		return v1alpha1.SyncPatch{Name: name, Resource: "pods", Path: "spec.containers[*].image", Expression: expression}
 	}
-	e.create(tenant("solar", func(s *v1alpha1.TenantSpec) { s.Patches = []v1alpha1.SyncPatch{patch("registry", "value"), patch("other", "value")} }))
+	e.create(tenant("solar", func(s *v1alpha1.TenantSpec) {
+		s.Patches = []v1alpha1.SyncPatch{patch("registry", "value"), patch("other", "value")}
+	}))
 	space := e.spaceIs("solar", "has the tenant's", func(s *v1alpha1.Space) bool { return len(s.Spec.Patches) == 2 })
 	change(e, space, func(s *v1alpha1.Space) {
 		for i := range s.Spec.Patches {
@@ -84,7 +86,9 @@ func TestSpacesHaveThePatchesOfTheirTenant(t *testing.T) {
 			}
 		}
 	})
-	change(e, tenant("solar"), func(one *v1alpha1.Tenant) { one.Spec.Patches = []v1alpha1.SyncPatch{patch("registry", `"new/" + value`)} })
+	change(e, tenant("solar"), func(one *v1alpha1.Tenant) {
+		one.Spec.Patches = []v1alpha1.SyncPatch{patch("registry", `"new/" + value`)}
+	})
 	space = e.spaceIs("solar", "lost the other", func(s *v1alpha1.Space) bool { return len(s.Spec.Patches) == 1 })
 	if is := space.Spec.Patches[0]; is.Expression != `"own/" + value` || is.Path != "spec.containers[*].image" {
 		t.Errorf("the admin's patch is %v now", is)
