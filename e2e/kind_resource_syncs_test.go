@@ -85,7 +85,7 @@ kind: Certificate
 metadata: {name: template, namespace: default}
 spec: {secretName: t, dnsNames: [a.example.com], issuerRef: {name: shared, kind: ClusterIssuer}, secretTemplate: {labels: {a: b}}}
 `)
-	space.told(t, "Certificate", "template", "spec.secretTemplate: Forbidden: the platform does not sync this field")
+	space.hasEvent(t, "Certificate", "template", "spec.secretTemplate: Forbidden: the platform does not sync this field")
 	space.kubectl(t, "delete", "certificate", "shop")
 	host.lacks(t, "certificate", "certs--default--shop", "-n", "berth-certs")
 	host.lacks(t, "secret", declaration.ReturnedName(translate.Space{Name: "certs"}, "default", "shop-tls"), "-n", "berth-certs")

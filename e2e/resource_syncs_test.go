@@ -271,8 +271,8 @@ func TestCustomResourcesAreSynced(t *testing.T) {
 	})
 }
 
-// told waits until events about an object say something.
-func (c *cluster) told(t *testing.T, kind, name, what string) {
+// hasEvent waits until events about an object say something.
+func (c *cluster) hasEvent(t *testing.T, kind, name, what string) {
 	t.Helper()
 	eventually(t, func() error {
 		events, err := c.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",involvedObject.name=" + name})
@@ -302,14 +302,14 @@ func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 	host.apply(t, authority("forge", "hidden", "{}"))
 	evil.field(t, "public", "{.metadata.name}", "authority", "public")
 
-	for name, c := range map[string]struct{ spec, told string }{
+	for name, c := range map[string]struct{ spec, event string }{
 		"field":     {"{names: [a.example.org], hook: https://10.0.0.1}", "spec.hook: Forbidden: the platform does not sync this field"},
 		"rule":      {"{names: [a.example.net]}", "spec.names: Forbidden: the platform allows only values for which this is true"},
 		"authority": {"{names: [a.example.org], authority: hidden}", `spec.authority: Forbidden: "hidden" does not exist`},
 		"secret":    {"{names: [a.example.org], secretName: ../other}", "spec.secretName: Invalid value"},
 	} {
 		evil.apply(t, paper("forge", name, c.spec))
-		evil.told(t, "Paper", name, c.told)
+		evil.hasEvent(t, "Paper", name, c.event)
 	}
 	if out := host.kubectl(t, "get", "papers", "-A", "-o", "name"); out != "" {
 		t.Errorf("the host has %s", out)
@@ -338,7 +338,7 @@ func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 		host.field(t, returned, "{.spec.secretName}", "paper", "evil--default--taker", "-n", "berth-evil")
 		must(host.CoreV1().Secrets("berth-evil").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: returned}, StringData: map[string]string{"a": "host"}}, metav1.CreateOptions{}))(t)
 		host.kubectl(t, "patch", "paper", "evil--default--taker", "-n", "berth-evil", "--subresource=status", "--type=merge", "-p", `{"status":{"serial":"7"}}`)
-		evil.told(t, "Paper", "taker", "a Secret mine exists that did not return for this object")
+		evil.hasEvent(t, "Paper", "taker", "a Secret mine exists that did not return for this object")
 		if s := must(evil.CoreV1().Secrets("default").Get(t.Context(), "mine", metav1.GetOptions{}))(t); string(s.Data["a"]) != "b" {
 			t.Errorf("the tenant's Secret has %q", s.Data["a"])
 		}

@@ -45,7 +45,7 @@ type env struct {
 	undo     error      // of Declare
 	declared [][]string // by calls of Declare
 	statuses int        // that were written
-	changed  []string   // what was told
+	changed  []string   // what was reported
 }
 
 func newEnv(t *testing.T) *env {

@@ -79,13 +79,13 @@ func TestSpacesFollowTheHost(t *testing.T) {
 
 	clear(e.s.listed)
 	var mu sync.Mutex
-	told := map[string]int{}
+	reported := map[string]int{}
 	e.s.Observe(space("solar", "solar"))
 	e.s.Observe(space("wind", "wind"))
 	stop := e.s.Run(t.Context(), e.host, func(space string) {
 		mu.Lock()
 		defer mu.Unlock()
-		told[space]++
+		reported[space]++
 	})
 	defer stop()
 	if got := e.s.Of("solar"); len(got) != 1 || got[0].Name != is.Name {
@@ -130,13 +130,13 @@ func TestSpacesFollowTheHost(t *testing.T) {
 	stop()
 	mu.Lock()
 	defer mu.Unlock()
-	if told["solar"] != 2 || told["wind"] != 2 {
-		t.Errorf("spaces are told this often: %v, want 2 for each", told)
+	if reported["solar"] != 2 || reported["wind"] != 2 {
+		t.Errorf("spaces are reported this often: %v, want 2 for each", reported)
 	}
 }
 
 // C6: what the platform does first is bounded, even if the host gives it nothing.
-func TestTheStartDoesntWaitForEver(t *testing.T) {
+func TestTheStartWaitsForALimitedTime(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	clear(e.s.listed)

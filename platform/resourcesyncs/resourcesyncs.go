@@ -52,7 +52,7 @@ type Options struct {
 	// Forces reports whether a definition is shared with mode Forced, and ForcedIn whether it is so with a space; and whether that is known.
 	Forces   func(name string) (forced, known bool)
 	ForcedIn func(space, name string) (forced, known bool)
-	// Secure is called for a declaration that syncs to the host. It sees to its rights and its policy on the host, or checks them, and
+	// Secure is called for a declaration that syncs to the host. It writes its policy on the host, or checks that, and
 	// returns why the host doesn't have them. It is called again every minute, and soon after an error. If it is not set, nothing is
 	// synced to the host.
 	Secure func(context.Context, *declaration.Declaration) error

@@ -86,7 +86,7 @@ func TestWhatBecomesOfAResourceSync(t *testing.T) {
 	}
 	e.has("after", "solar", inForce...)
 	if !slices.Equal(e.changed, []string{"solar"}) {
-		t.Errorf("these are told: %q", e.changed)
+		t.Errorf("these are reported: %q", e.changed)
 	}
 	for what, test := range tests {
 		state := e.s.states[syncs[what].Name]
@@ -169,7 +169,7 @@ func TestOnlyWhatTheHostSaysEndsASync(t *testing.T) {
 		changed = append(changed, e.changed...)
 		if test.kept {
 			if after := e.s.Of("solar"); !slices.Equal(before, after) || len(changed) > 0 {
-				t.Errorf("%s: the space has %q, as it was: %v, and these are told: %q", what, names(after), slices.Equal(before, after), changed)
+				t.Errorf("%s: the space has %q, as it was: %v, and these are reported: %q", what, names(after), slices.Equal(before, after), changed)
 			}
 			if len(e.declared) != 1 {
 				t.Errorf("%s: the host's watches change: %q", what, e.declared)
@@ -181,7 +181,7 @@ func TestOnlyWhatTheHostSaysEndsASync(t *testing.T) {
 		}
 		e.has(what, "solar", other.Name)
 		if !slices.Equal(changed, []string{"solar"}) {
-			t.Errorf("%s: these are told: %q", what, changed)
+			t.Errorf("%s: these are reported: %q", what, changed)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestSpacesSwitchOnce(t *testing.T) {
 	e.change(is, addColor)
 	_, pause := e.update()
 	if got := e.s.Version("solar"); got != before || len(e.changed) > 0 || pause != pollInterval {
-		t.Errorf("while they aren't known, the version is %q, was %q; told: %q; it is done again after %s", got, before, e.changed, pause)
+		t.Errorf("while they aren't known, the version is %q, was %q; reported: %q; it is done again after %s", got, before, e.changed, pause)
 	}
 	if got := e.s.states[is.Name].ready(); got.Reason != v1alpha1.ReasonHostUnavailable || !strings.Contains(got.Message, "keep") || got.ObservedGeneration != 2 {
 		t.Errorf("the condition is %+v", got)
@@ -210,7 +210,7 @@ func TestSpacesSwitchOnce(t *testing.T) {
 	clear(e.unready)
 	e.update()
 	if got := e.s.Version("solar"); got == before || got == "" || !slices.Equal(e.changed, []string{"solar"}) {
-		t.Errorf("when they are known, the version is %q, was %q; told: %q", got, before, e.changed)
+		t.Errorf("when they are known, the version is %q, was %q; reported: %q", got, before, e.changed)
 	}
 	if len(e.declared) != 2 {
 		t.Errorf("the host watches %q", e.declared)
@@ -231,7 +231,7 @@ func TestTenantsAreSelectedAsByShares(t *testing.T) {
 		}
 		e.s.Observe(space(name, tenant))
 	}
-	check := func(what string, want map[string][]string, told ...string) {
+	check := func(what string, want map[string][]string, reported ...string) {
 		t.Helper()
 		versions := map[string]string{}
 		for _, name := range all {
@@ -240,12 +240,12 @@ func TestTenantsAreSelectedAsByShares(t *testing.T) {
 		e.update()
 		for _, name := range all {
 			e.has(what, name, want[name]...)
-			if changed := versions[name] != e.s.Version(name); changed != slices.Contains(told, name) {
+			if changed := versions[name] != e.s.Version(name); changed != slices.Contains(reported, name) {
 				t.Errorf("%s: the version of %s changes: %v", what, name, changed)
 			}
 		}
-		if got := slices.DeleteFunc(slices.Clone(e.changed), func(name string) bool { return name == "dedicated" }); !slices.Equal(got, told) {
-			t.Errorf("%s: these are told: %q, want %q", what, got, told)
+		if got := slices.DeleteFunc(slices.Clone(e.changed), func(name string) bool { return name == "dedicated" }); !slices.Equal(got, reported) {
+			t.Errorf("%s: these are reported: %q, want %q", what, got, reported)
 		}
 	}
 	check("all", map[string][]string{"lunar": {is.Name}, "solar": {is.Name}, "wind": {other.Name, is.Name}}, "lunar", "solar", "wind")
@@ -267,7 +267,7 @@ func TestTenantsAreSelectedAsByShares(t *testing.T) {
 	e.has("a new space, at once", "new", other.Name)
 	e.update()
 	if !slices.Equal(e.changed, []string{"solar"}) {
-		t.Errorf("these are told: %q", e.changed)
+		t.Errorf("these are reported: %q", e.changed)
 	}
 	for name := range maps.Clone(e.s.spaces) {
 		e.s.Forget(name)

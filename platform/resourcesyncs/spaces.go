@@ -16,10 +16,10 @@ import (
 
 // spaceSyncs are what one space has.
 type spaceSyncs struct {
-	of      crdshares.Subject
-	has     []*declaration.Declaration // ordered by name
-	version string
-	told    string // the version of which was told last
+	of       crdshares.Subject
+	has      []*declaration.Declaration // ordered by name
+	version  string
+	reported string // the version that was reported last
 }
 
 // Of returns the declarations that are in force for a space, ordered by name. Their objects on the host are known.
@@ -59,11 +59,11 @@ func (s *Syncs) Observe(object *v1alpha1.Space) {
 	defer s.mu.Unlock()
 	is := s.spaces[object.Name]
 	switch {
-	case is == nil: // it has not begun, so it is not told
+	case is == nil: // it has not begun, so it is not reported
 		is = &spaceSyncs{of: of}
 		s.spaces[object.Name] = is
 		s.give(object.Name, is)
-		is.told = is.version
+		is.reported = is.version
 	case !is.of.Equal(of):
 		is.of = of
 		s.give(object.Name, is)
@@ -78,13 +78,13 @@ func (s *Syncs) Forget(space string) {
 	delete(s.spaces, space)
 }
 
-// giveAll gives all spaces what is in force, and returns those for which that is something else than they were told of last. The caller
+// giveAll gives all spaces what is in force, and returns those for which that is something else than was reported last. The caller
 // holds mu.
 func (s *Syncs) giveAll() (changed []string) {
 	for name, is := range s.spaces {
 		s.give(name, is)
-		if is.version != is.told {
-			is.told = is.version
+		if is.version != is.reported {
+			is.reported = is.version
 			changed = append(changed, name)
 		}
 	}
