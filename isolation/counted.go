@@ -53,15 +53,16 @@ func awaitCounted(ctx context.Context, host client.Client, space translate.Space
 	return nil
 }
 
-// uncounted returns the resources of a space that the quota on the host doesn't count yet.
+// uncounted returns the resources of a space that the quota on the host doesn't count yet, or will soon count no longer: the status may be
+// behind the spec.
 func uncounted(ctx context.Context, host client.Client, space translate.Space) (missing []corev1.ResourceName, err error) {
 	quota := &corev1.ResourceQuota{}
 	if err := host.Get(ctx, QuotaKey(space), quota); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the quota of space %s: %w", space.Name, err)
 	}
-	counted := translate.CountedBy(quota.Status.Hard)
+	counted, wanted := translate.CountedBy(quota.Status.Hard), translate.CountedBy(quota.Spec.Hard)
 	for _, name := range space.Settings.Counted {
-		if !slices.Contains(counted, name) {
+		if !slices.Contains(counted, name) || !slices.Contains(wanted, name) {
 			missing = append(missing, name)
 		}
 	}
