@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -15,11 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 )
@@ -85,6 +88,22 @@ func declared(t *testing.T, name string) *customEnv {
 		t.Fatal(err)
 	}
 	return env
+}
+
+// watchDeclared watches the host's objects of declarations, and waits until they are known.
+func watchDeclared(ctx context.Context, host *syncer.Host, all []*declaration.Declaration) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if err := host.Declare(all); err != nil {
+		return err
+	}
+	for _, d := range all {
+		if err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return host.DeclaredReady(d.Name) == nil, nil }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (env *customEnv) list() *unstructured.UnstructuredList {

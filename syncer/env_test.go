@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -221,15 +220,8 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	if err := run.host.Start(ctx); err != nil {
 		return nil, err
 	}
-	if len(env.declared) > 0 {
-		if err := run.host.Declare(env.declared); err != nil {
-			return nil, err
-		}
-		for _, d := range env.declared {
-			if err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return run.host.DeclaredReady(d.Name) == nil, nil }); err != nil {
-				return nil, err
-			}
-		}
+	if err := watchDeclared(ctx, run.host, env.declared); err != nil {
+		return nil, err
 	}
 	virtual := run.wire.config(toSpace, env.toPlane())
 	clients, err := kubernetes.NewForConfig(virtual)

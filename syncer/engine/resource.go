@@ -395,19 +395,3 @@ func (k *Resource[T]) virtualObject(ctx context.Context, key types.NamespacedNam
 	v, exists = Stored[T](k.Virtual, key)
 	return v, exists, nil
 }
-
-// Stored returns an object of the space from an informer.
-func Stored[T client.Object](informer cache.SharedIndexInformer, key types.NamespacedName) (v T, exists bool) {
-	item, exists, err := informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
-	if err != nil || !exists {
-		return v, false
-	}
-	v, exists = item.(T)
-	return v, exists
-}
-
-// KeyOf returns the key for a host object's events; ok is false if it is not synced.
-func KeyOf(name string, host client.Object) (key Key, ok bool) {
-	id, ok := translate.IdentityOf(host)
-	return Key{Resource: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
-}

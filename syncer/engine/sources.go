@@ -8,11 +8,13 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/hostcache"
 	"github.com/berth-dev/berth/syncer/resources"
+	"github.com/berth-dev/berth/translate"
 )
 
 // sources are where a syncer's work comes from, on both sides.
@@ -167,4 +169,20 @@ func AddToHost[T client.Object](k *Resource[T]) {
 			enqueue(key)
 		}
 	})
+}
+
+// Stored returns an object of the space from an informer.
+func Stored[T client.Object](informer cache.SharedIndexInformer, key types.NamespacedName) (v T, exists bool) {
+	item, exists, err := informer.GetIndexer().GetByKey(cache.ObjectName(key).String())
+	if err != nil || !exists {
+		return v, false
+	}
+	v, exists = item.(T)
+	return v, exists
+}
+
+// KeyOf returns the key for a host object's events; ok is false if it is not synced.
+func KeyOf(name string, host client.Object) (key Key, ok bool) {
+	id, ok := translate.IdentityOf(host)
+	return Key{Resource: name, NamespacedName: types.NamespacedName{Namespace: id.Namespace, Name: id.Name}}, ok
 }

@@ -54,8 +54,7 @@ func (h *Host) Declare(all []*declaration.Declaration) error {
 		if err != nil {
 			return fmt.Errorf("make host client of custom resources: %w", err)
 		}
-		h.declared.api, h.declared.of = api, map[string]*declaredWatch{}
-		h.declared.next = map[string]*declaredWatch{}
+		h.declared.api = api
 	}
 	wanted := make(map[string]*declaration.Declaration, len(all))
 	for _, d := range all {
@@ -63,6 +62,9 @@ func (h *Host) Declare(all []*declaration.Declaration) error {
 	}
 	var ended []func()
 	h.declared.mu.Lock()
+	if h.declared.of == nil {
+		h.declared.of, h.declared.next = map[string]*declaredWatch{}, map[string]*declaredWatch{}
+	}
 	for name, w := range h.declared.of {
 		if wanted[name] == nil {
 			ended = append(ended, w.stop)
