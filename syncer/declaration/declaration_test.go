@@ -4,6 +4,7 @@
 package declaration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -303,5 +304,30 @@ func TestDeclarationsThatAreWrong(t *testing.T) {
 				t.Errorf("got %v, want %q", errs, c.want)
 			}
 		})
+	}
+}
+
+// S1: an object has the host read a bounded number of Secrets.
+func TestHostileObjectsNameFewSecrets(t *testing.T) {
+	d := compiled(t, v1alpha1.ResourceSyncSpec{
+		Direction: v1alpha1.SyncToHost, Version: "v1", Fields: []v1alpha1.SyncedField{{Path: "spec.parts[*].of", Type: v1alpha1.FieldReturnedSecret}},
+	})
+	of := func(n int) *unstructured.Unstructured {
+		v := object(t, "metadata: {name: web, namespace: apps}\nspec: {}")
+		var parts []any
+		for i := range n {
+			parts = append(parts, map[string]any{"of": fmt.Sprintf("secret-%d", i)})
+		}
+		v.Object["spec"] = map[string]any{"parts": parts}
+		return v
+	}
+	if _, errs := d.ToHost(t.Context(), shop, of(16), imports); len(errs) > 0 {
+		t.Errorf("16 names: %v", errs)
+	}
+	if _, errs := d.ToHost(t.Context(), shop, of(17), imports); len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), "more than 16 Secrets") {
+		t.Errorf("17 names: %v", errs)
+	}
+	if names := d.Names(v1alpha1.FieldReturnedSecret, of(1000)); len(names) != 16 {
+		t.Errorf("%d Secrets are read", len(names))
 	}
 }
