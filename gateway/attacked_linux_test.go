@@ -24,10 +24,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/gateway/authn"
+	"github.com/berth-dev/berth/identity"
 	"github.com/berth-dev/berth/internal/testrace"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -124,6 +126,7 @@ func serveAttacked(dir string) int {
 			Lookup: lookupAttacked, TenantOf: own, Identify: clients.Identify,
 			Verify:  func(_ string, r *http.Request) (*http.Request, bool, error) { return r, false, nil },
 			Limiter: gateway.NewLimiter(gateway.LimiterConfig{TenantOf: own}),
+			UserOf:  func(r *http.Request) user.Info { return &user.DefaultInfo{Name: identity.From(r.Context()).Name} },
 		}, logr.Discard())
 		fmt.Println(listener.Addr())
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -247,7 +247,7 @@ func TestDeclaredFieldsAreTranslated(t *testing.T) {
 // C6: host objects stay when the space has the definition no longer, and are as the space's again when it has.
 func TestHostObjectsOutliveTheDefinitionInTheSpace(t *testing.T) {
 	t.Parallel()
-	env := declared(t, "outlives")
+	env := declared(t, "undefined")
 	env.begin(nil)
 	var uid string
 	env.play([]step{

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -16,9 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -32,7 +29,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
@@ -83,9 +79,16 @@ type syncerRun struct {
 	ended   chan error
 }
 
+// namesOfSpaces has the names of all spaces by now, and the tests that have them. All tests share one host.
+var namesOfSpaces sync.Map
+
 // newEnv isolates the space and starts its control plane, without a syncer.
 func newEnv(t *testing.T, name string) *testEnv {
 	t.Helper()
+	if other, used := namesOfSpaces.LoadOrStore(name, t.Name()); used {
+		t.Fatalf("%s has a space %s, too: its end would delete this one's host namespace", other, name)
+	}
+	t.Cleanup(func() { namesOfSpaces.Delete(name) })
 	env := &testEnv{t: t, space: translate.Space{Name: name, NodeKey: []byte("a key of " + name)}, cluster: theHost(t), clock: clock.RealClock{}, limits: bounds.NewAccount(nil)}
 	env.host = testhost.Clientset(t, env.cluster.Config())
 	ctx, cancel := context.WithTimeout(t.Context(), testhost.Timeout)
@@ -336,20 +339,6 @@ func synced(t *testing.T, name string, syncOptions ...string) *testEnv {
 	env := newEnv(t, name)
 	env.syncing(t, syncOptions...)
 	return env
-}
-
-// counts has the quota of the space name a class of devices, so that claims may request these. It must be called before the syncer begins.
-func (env *testEnv) counts(class string, devices int64) {
-	env.hardQuota = maps.Clone(v1alpha1.DefaultQuota())
-	env.hardQuota[translate.ClassQuotaName(class)] = *resource.NewQuantity(devices, resource.DecimalSI)
-	env.space.Settings.Counted, env.space.Settings.Claims = translate.CountedBy(env.hardQuota), true
-}
-
-// claimOfDevice is a claim that requests a device of a class.
-func claimOfDevice(name, class string) *resourcev1.ResourceClaim {
-	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
-		Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class}}},
-	}}}
 }
 
 // syncing begins a syncer of the space with these sync options.

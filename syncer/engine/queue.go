@@ -243,6 +243,13 @@ func (q *Queue) NewWaits() bool {
 	return len(q.first) > 0
 }
 
+// Repeats reports whether a key that is being processed was added again, and so is processed once more.
+func (q *Queue) Repeats(key Key) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.marks[key] == again
+}
+
 // nextTimer returns when the first key is due that a sleeping space has to wake for.
 func (q *Queue) nextTimer() (at time.Time, ok bool) {
 	q.mu.Lock()

@@ -264,11 +264,21 @@ func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.D
 	if host.UID == "" { // created just now, and not read back yet
 		return 0, nil
 	}
-	if _, shown := hostcache.Get[*corev1.Pod](s.Host, resources.Pods, host.Namespace, host.Name); !shown && s.Queue.NewWaits() {
-		return 0, nil // other pods get to the host before the tokens of this one; the write triggers another sync
+	if s.Queue.NewWaits() && s.followed(v, host) {
+		return 0, nil // other pods get to the host before the tokens of this one
 	}
 	refresh, tokens := s.podTokens(ctx, v, host)
 	return refresh, errors.Join(s.podReport(ctx, v, host), tokens)
+}
+
+// followed reports whether another sync of a pod follows this one: the watch of the host has shown a change of the host pod meanwhile, or
+// has yet to show that it was created.
+func (s *Syncer) followed(v, host *corev1.Pod) bool {
+	if s.Queue.Repeats(engine.Key{Resource: resources.Pods, NamespacedName: client.ObjectKeyFromObject(v)}) {
+		return true
+	}
+	_, shown := hostcache.Get[*corev1.Pod](s.Host, resources.Pods, host.Namespace, host.Name)
+	return !shown
 }
 
 func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
