@@ -54,9 +54,14 @@ func SyncRule(d *declaration.Declaration) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{d.GVR.Group}, Resources: []string{d.GVR.Resource}, Verbs: []string{"get", "create", "update", "delete"}}
 }
 
-// SyncWatchRule returns the right of the platform's account to watch the resource of a declaration on the host.
+// SyncWatchRule returns the right of the platform's account to watch the resource of a declaration on the host. If objects name Services, it
+// also deletes those of spaces whose sync has ended.
 func SyncWatchRule(d *declaration.Declaration) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{d.GVR.Group}, Resources: []string{d.GVR.Resource}, Verbs: []string{"get", "list", "watch"}}
+	verbs := []string{"get", "list", "watch"}
+	if d.NamesServices {
+		verbs = append(verbs, "delete")
+	}
+	return rbacv1.PolicyRule{APIGroups: []string{d.GVR.Group}, Resources: []string{d.GVR.Resource}, Verbs: verbs}
 }
 
 // AlsoSyncing gives the space's account a right in the space's namespace, in addition to its others: that of [SyncRule]. It has no effect

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +35,7 @@ func tickets(group string) *apiextensionsv1.CustomResourceDefinition {
 		return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}
 	}
 	schema := object(map[string]apiextensionsv1.JSONSchemaProps{
-		"spec":   object(map[string]apiextensionsv1.JSONSchemaProps{"secret": text, "parent": text, "pods": {Type: "object", XPreserveUnknownFields: ptr.To(true)}, "note": text}),
+		"spec":   object(map[string]apiextensionsv1.JSONSchemaProps{"secret": text, "parent": text, "pods": {Type: "object", XPreserveUnknownFields: ptr.To(true)}, "note": text, "backend": text}),
 		"status": {Type: "object", XPreserveUnknownFields: ptr.To(true)},
 	})
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -57,15 +58,16 @@ type customEnv struct {
 	inSpace, atHost client.Client
 }
 
-// declared returns the environment of a space of which tickets are synced.
-func declared(t *testing.T, name string) *customEnv {
+// declared returns the environment of a space of which tickets are synced, with these fields in addition.
+func declared(t *testing.T, name string, further ...v1alpha1.SyncedField) *customEnv {
 	t.Helper()
 	env := &customEnv{testEnv: newEnv(t, name)}
 	crd := tickets(name + ".example.com")
 	spec := v1alpha1.ResourceSyncSpec{Direction: v1alpha1.SyncToHost, Version: "v1", Status: []string{"status.phase"}, Fields: []v1alpha1.SyncedField{
 		{Path: "spec.secret", Type: v1alpha1.FieldReturnedSecret}, {Path: "spec.parent", Type: v1alpha1.FieldObject}, {Path: "spec.pods", Type: v1alpha1.FieldSelector},
 	}}
-	d, errs := declaration.Compile(&v1alpha1.ResourceSync{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}, Spec: spec}, crd)
+	spec.Fields = append(spec.Fields, further...)
+	d, errs := declaration.Compile(&v1alpha1.ResourceSync{ObjectMeta: metav1.ObjectMeta{Name: crd.Name, UID: "of-" + types.UID(name)}, Spec: spec}, crd)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -136,13 +136,14 @@ func New(c Config) (*Syncer, error) {
 // declare declares the enabled resources, and deletes the stale objects of the others.
 func (s *Syncer) declare(c Config) error {
 	classes := classes.New(s.engine)
+	services := services.New(s.engine)
 	declarations := classes.Declarations()
 	for _, of := range []map[string]func() error{
 		pods.New(s.engine, pods.Config{
 			Classes: classes, Where: c.Where, Release: c.Release, TokenKey: c.TokenKey, Patches: c.Patches, Tenant: c.Tenant,
 		}).Declarations(),
 		storage.New(s.engine, classes).Declarations(),
-		services.New(s.engine).Declarations(),
+		services.Declarations(),
 	} {
 		maps.Copy(declarations, of)
 	}
@@ -163,7 +164,7 @@ func (s *Syncer) declare(c Config) error {
 			s.engine.RemoveStale(k.Name)
 		}
 	}
-	return custom.Declare(s.engine, c.Declared)
+	return custom.Declare(s.engine, services, c.Declared)
 }
 
 // Run syncs until ctx ends, and returns when all of its work has stopped. It may be called once.

@@ -4,6 +4,7 @@
 package translate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,9 +22,23 @@ import (
 const GatewayController = Domain + "/gateway"
 
 // listenerPorts are the ports that a space's gateways may use, by protocol. Some controllers open each port on nodes,
-// others open it for all gateways at once.
+// others open it for all gateways at once. These protocols tell the host name that a client wants, so that tenants can share a port.
 func listenerPorts() map[gatewayv1.ProtocolType]gatewayv1.PortNumber {
-	return map[gatewayv1.ProtocolType]gatewayv1.PortNumber{gatewayv1.HTTPProtocolType: 80, gatewayv1.HTTPSProtocolType: 443}
+	return map[gatewayv1.ProtocolType]gatewayv1.PortNumber{gatewayv1.HTTPProtocolType: 80, gatewayv1.HTTPSProtocolType: 443, gatewayv1.TLSProtocolType: 443}
+}
+
+// RouteKinds are the kinds of routes that a listener of a space may allow. All but HTTPRoute exist on the host if a ResourceSync syncs them.
+func RouteKinds() []string {
+	return []string{"HTTPRoute", "GRPCRoute", "TLSRoute"}
+}
+
+// tlsMode is the mode of a listener's TLS. Clients of a listener of protocol TLS are connected to pods of the space, which have the
+// certificate.
+func tlsMode(l *gatewayv1.Listener) gatewayv1.TLSModeType {
+	if l.Protocol == gatewayv1.TLSProtocolType {
+		return gatewayv1.TLSModePassthrough
+	}
+	return gatewayv1.TLSModeTerminate
 }
 
 // CheckGateway returns an error for each field of a gateway that the host can't allow a tenant. Some controllers serve
@@ -55,15 +70,15 @@ func CheckGateway(v *gatewayv1.Gateway) (errs field.ErrorList) {
 func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (errs field.ErrorList) {
 	errs = checkHostname(path.Child("hostname"), string(ptr.Deref(l.Hostname, "")))
 	if port, ok := listenerPorts()[l.Protocol]; !ok || port != l.Port {
-		errs = append(errs, field.Forbidden(path.Child("port"), "gateways of a space listen on port 80 for HTTP and on port 443 for HTTPS; use one of these"))
+		errs = append(errs, field.Forbidden(path.Child("port"), "gateways of a space listen on port 80 for HTTP, and on port 443 for HTTPS and TLS; use one of these"))
 	}
 	if r := l.AllowedRoutes; r != nil {
 		if n := r.Namespaces; n != nil && ptr.Deref(n.From, gatewayv1.NamespacesFromSame) != gatewayv1.NamespacesFromSame {
 			errs = append(errs, field.Forbidden(path.Child("allowedRoutes", "namespaces", "from"), "routes attach to gateways in their own namespace; use Same"))
 		}
 		for i, kind := range r.Kinds {
-			if ptr.Deref(kind.Group, gatewayv1.GroupName) != gatewayv1.GroupName || kind.Kind != "HTTPRoute" {
-				errs = append(errs, field.Forbidden(path.Child("allowedRoutes", "kinds").Index(i), "gateways of a space serve HTTPRoutes only; use HTTPRoute, or remove the entry"))
+			if ptr.Deref(kind.Group, gatewayv1.GroupName) != gatewayv1.GroupName || !slices.Contains(RouteKinds(), string(kind.Kind)) {
+				errs = append(errs, field.Forbidden(path.Child("allowedRoutes", "kinds").Index(i), "gateways of a space serve HTTPRoutes, GRPCRoutes, and TLSRoutes; use one of these, or remove the entry"))
 			}
 		}
 	}
@@ -71,8 +86,8 @@ func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (e
 		return errs
 	}
 	path = path.Child("tls")
-	if ptr.Deref(l.TLS.Mode, gatewayv1.TLSModeTerminate) != gatewayv1.TLSModeTerminate {
-		errs = append(errs, field.Forbidden(path.Child("mode"), "use Terminate"))
+	if mode := tlsMode(l); ptr.Deref(l.TLS.Mode, gatewayv1.TLSModeTerminate) != mode {
+		errs = append(errs, field.Forbidden(path.Child("mode"), fmt.Sprintf("use %s for protocol %s", mode, l.Protocol)))
 	}
 	if len(l.TLS.Options) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("options"), "options would configure the host's controller; remove the field"))
@@ -121,11 +136,15 @@ func (s Space) Gateway(v *gatewayv1.Gateway) *gatewayv1.Gateway {
 			Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol,
 			AllowedRoutes: &gatewayv1.AllowedRoutes{
 				Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromSame)},
-				Kinds:      []gatewayv1.RouteGroupKind{{Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: "HTTPRoute"}},
 			},
 		}
+		if l.AllowedRoutes != nil {
+			for _, kind := range l.AllowedRoutes.Kinds {
+				out.AllowedRoutes.Kinds = append(out.AllowedRoutes.Kinds, gatewayv1.RouteGroupKind{Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: kind.Kind})
+			}
+		}
 		if l.TLS != nil {
-			out.TLS = &gatewayv1.GatewayTLSConfig{Mode: ptr.To(gatewayv1.TLSModeTerminate)}
+			out.TLS = &gatewayv1.GatewayTLSConfig{Mode: ptr.To(tlsMode(l))}
 			for j := range l.TLS.CertificateRefs {
 				if ref, ok := ownSecret(v.Namespace, &l.TLS.CertificateRefs[j]); ok {
 					out.TLS.CertificateRefs = append(out.TLS.CertificateRefs, gatewayv1.SecretObjectReference{

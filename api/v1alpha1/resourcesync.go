@@ -50,6 +50,7 @@ type ResourceSync struct {
 // +kubebuilder:validation:XValidation:rule="self.direction == 'ToHost' || !has(self.maxObjects)",message="maxObjects is only for direction ToHost; set a selector to show fewer objects"
 // +kubebuilder:validation:XValidation:rule="self.direction == 'FromHost' || !has(self.selector)",message="selector is only for direction FromHost; the objects of tenants are all synced"
 // +kubebuilder:validation:XValidation:rule="self.direction == 'ToHost' || !has(self.fields) || self.fields.all(f, !has(f.type) && !has(f.rule))",message="type and rule are only for direction ToHost; objects of the host are shown as they are"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.fields) || !oldSelf.fields.exists(f, has(f.resource) && f.resource == 'services') || has(self.fields) && self.fields.exists(f, has(f.resource) && f.resource == 'services')",message="objects on the host may name Services, and are deleted with the ResourceSync; delete it, and create it without such fields"
 type ResourceSyncSpec struct {
 	// direction is ToHost if objects that tenants create in their spaces are created on the host, and FromHost if spaces show objects of
 	// the host. Resources that are synced ToHost have to be namespaced, and those FromHost cluster-scoped.
@@ -111,7 +112,8 @@ const (
 // SyncedField is a field that is copied.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type == 'Value' || !has(self.rule)",message="rule is only for fields of type Value; names are checked by their type"
-// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Imported') == has(self.resource)",message="resource is required for type Imported, and only for that"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'Imported' || has(self.resource)",message="resource is required for type Imported"
+// +kubebuilder:validation:XValidation:rule="!has(self.resource) || has(self.type) && (self.type == 'Imported' || self.type == 'Object')",message="resource is only for types Imported and Object"
 type SyncedField struct {
 	// path is where the field is, with dots between names, and [*] after the name of a list for each of its items:
 	// spec.rules[*].backendRefs[*].name. What is below the field is copied with it.
@@ -125,7 +127,8 @@ type SyncedField struct {
 	// +optional
 	Type SyncedFieldType `json:"type,omitempty"`
 	// resource is whose objects a field of type Imported names: the name of a ResourceSync with direction FromHost, such as
-	// clusterissuers.cert-manager.io.
+	// clusterissuers.cert-manager.io. For a field of type Object, it is services or gateways.gateway.networking.k8s.io; if it is not set, the
+	// field names an object of the same resource.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -147,7 +150,7 @@ type SyncedFieldType string
 const (
 	// FieldValue is copied as it is.
 	FieldValue SyncedFieldType = "Value"
-	// FieldObject is the name of another object of the same resource and namespace.
+	// FieldObject is the name of another object of the same namespace. A Service that is named must select pods, as one of an Ingress must.
 	FieldObject SyncedFieldType = "Object"
 	// FieldSelector is a label selector of pods, which selects only pods of the same namespace of the space on the host.
 	FieldSelector SyncedFieldType = "Selector"

@@ -51,10 +51,21 @@ func Declared(d *declaration.Declaration) Policy {
 			}
 		}
 	}
+	owners := "false"
+	if d.NamesServices {
+		owners = "f == 'ownerReferences' && " + ownedBy(d)
+		all = append(all, Refuse("objects that name Services have to end with the ResourceSync "+d.Name+", and must have it as their only owner", "object == null || has(object.metadata.ownerReferences) && "+ownedBy(d)))
+	}
 	return Policy{
 		Variables:   []admissionv1.Variable{listed("adds", AnnotationHostAdds)},
-		Validations: joined(whose(), onlyIn(ownLabels(), "k.startsWith('"+translate.Domain+"/')", "false", "false", true), all),
+		Validations: joined(whose(), onlyIn(ownLabels(), "k.startsWith('"+translate.Domain+"/')", "false", owners, true), all),
 	}
+}
+
+// ownedBy is an expression: the object has one owner, which is the ResourceSync of a declaration.
+func ownedBy(d *declaration.Declaration) string {
+	return fmt.Sprintf("size(object.metadata.ownerReferences) == 1 && object.metadata.ownerReferences.all(o, o.apiVersion == '%s' && o.kind == 'ResourceSync' && o.name == '%s' && !o.?blockOwnerDeletion.orValue(false))",
+		v1alpha1.GroupVersion, d.Name)
 }
 
 // declaredFields returns the fields that an object may have.

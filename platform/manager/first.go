@@ -55,7 +55,9 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		return err
 	}
 	m.shareDefinitions(ctx)
-	m.followSyncs(ctx)
+	if err := m.followSyncs(ctx); err != nil {
+		return err
+	}
 	all, err := m.objects.List(ctx)
 	if err != nil {
 		return err

@@ -6,8 +6,11 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+
+	"k8s.io/client-go/metadata"
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/repairs"
@@ -34,11 +37,16 @@ func (m *Manager) newSyncs() *resourcesyncs.Syncs {
 }
 
 // followSyncs reads and watches the ResourceSyncs. It waits for them, so that no space starts without what is synced of it.
-func (m *Manager) followSyncs(ctx context.Context) {
+func (m *Manager) followSyncs(ctx context.Context) error {
+	objects, err := metadata.NewForConfig(m.env.Host)
+	if err != nil {
+		return fmt.Errorf("make host client of custom resources: %w", err)
+	}
 	m.syncChanges = resourcesyncs.NewChanges(m.logger)
 	m.undoOpen.add(func(context.Context) { m.syncChanges.Close() })
-	stop := m.syncs.Run(ctx, m.objects.Client, m.syncChanges.Add)
+	stop := m.syncs.Run(ctx, m.objects.Client, objects, m.syncChanges.Add)
 	m.undoOpen.add(func(context.Context) { stop() })
+	return nil
 }
 
 // startSyncChanges has spaces that run take up what is synced of them when that changes.

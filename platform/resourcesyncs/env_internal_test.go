@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -79,6 +80,10 @@ func newEnv(t *testing.T) *env {
 		Dedicated:     func(space string) bool { return space == "dedicated" },
 		Logger:        klog.Background(),
 	})
+	var err error
+	if e.s.objects, err = metadata.NewForConfig(theHost.Config()); err != nil {
+		t.Fatal(err)
+	}
 	e.s.listed[listOfSyncs], e.s.listed[listOfDefinitions] = true, true
 	e.host = interceptor.NewClient(hostClient(t), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {

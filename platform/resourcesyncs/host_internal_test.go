@@ -82,7 +82,7 @@ func TestSpacesFollowTheHost(t *testing.T) {
 	reported := map[string]int{}
 	e.s.Observe(space("solar", "solar"))
 	e.s.Observe(space("wind", "wind"))
-	stop := e.s.Run(t.Context(), e.host, func(space string) {
+	stop := e.s.Run(t.Context(), e.host, e.s.objects, func(space string) {
 		mu.Lock()
 		defer mu.Unlock()
 		reported[space]++
@@ -145,7 +145,7 @@ func TestTheStartWaitsForALimitedTime(t *testing.T) {
 	e.s.listed[listOfSyncs] = true
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	stop := e.s.Run(ctx, e.host, func(string) {})
+	stop := e.s.Run(ctx, e.host, e.s.objects, func(string) {})
 	stop()
 	if got := e.s.Of("solar"); len(got) != 0 {
 		t.Errorf("the space has %v", got)

@@ -11,6 +11,7 @@
 //   - check.go: what becomes of one ResourceSync.
 //   - spaces.go: what each space has.
 //   - status.go: the condition Ready.
+//   - strays.go: what is deleted on the host when a sync ends.
 package resourcesyncs
 
 import (
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,9 +83,11 @@ type Syncs struct {
 	spaces   map[string]*spaceSyncs
 
 	// Only follow uses these.
-	declared map[string]string // versions of what the host watches, by name
+	objects  metadata.Interface // of the host
+	declared map[string]string  // versions of what the host watches, by name
 	written  map[string]written
-	watches  atomic.Uint64 // how many declarations were new
+	strays   map[string]bool // names of syncs whose strays could not be deleted
+	watches  atomic.Uint64   // how many declarations were new
 }
 
 // nextWatch returns the number of a declaration that is watched anew.
@@ -110,9 +114,10 @@ func New(o Options) *Syncs {
 }
 
 // Run watches the host until stop is called. It returns when spaces have what is synced of them, or after a few seconds. It may be called
-// once. The client's scheme must have the API of Berth. changed is called for each space whose [Syncs.Version] has changed, and must
-// return at once.
-func (s *Syncs) Run(ctx context.Context, host client.WithWatch, changed func(space string)) (stop func()) {
+// once. The scheme of the client must have the API of Berth. The objects are the host's custom resources: those that name Services may be
+// deleted. changed is called for each space whose [Syncs.Version] has changed, and must return at once.
+func (s *Syncs) Run(ctx context.Context, host client.WithWatch, objects metadata.Interface, changed func(space string)) (stop func()) {
+	s.objects = objects
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	safego.Go(&group, "watch ResourceSyncs", func() { s.watchSyncs(watching, host) }, nil)
@@ -234,6 +239,9 @@ func (s *Syncs) update(ctx context.Context, host client.Client, now time.Time, n
 		changed(space)
 	}
 	pause = s.writeStatuses(ctx, host, now, syncs, states)
+	if s.removeAllStrays(ctx, host, syncs, before, states, noted || len(all) > 0) {
+		pause = sooner(pause, retry)
+	}
 	for _, is := range states {
 		complete = complete && !is.unsettled()
 		pause = sooner(pause, is.pause(now))

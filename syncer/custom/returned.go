@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/engine"
+	"github.com/berth-dev/berth/syncer/services"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -44,7 +45,15 @@ func (s *syncer) index(d *declaration.Declaration, informer cache.SharedIndexInf
 		}
 		return nil, nil
 	}
-	return informer.AddIndexers(cache.Indexers{indexImported: imported, indexReturned: func(obj any) (names []string, _ error) {
+	named := func(obj any) (names []string, _ error) {
+		if v, ok := obj.(*unstructured.Unstructured); ok {
+			for _, name := range d.Services(v) {
+				names = append(names, v.GetNamespace()+"/"+name)
+			}
+		}
+		return names, nil
+	}
+	return informer.AddIndexers(cache.Indexers{indexImported: imported, services.IndexServices: named, indexReturned: func(obj any) (names []string, _ error) {
 		if v, ok := obj.(*unstructured.Unstructured); ok {
 			for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 				names = append(names, declaration.ReturnedName(s.Space, v.GetNamespace(), name))

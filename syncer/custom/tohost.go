@@ -6,24 +6,27 @@ package custom
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/engine"
 	"github.com/berth-dev/berth/syncer/hostcache"
+	"github.com/berth-dev/berth/syncer/services"
 )
 
 // Declare declares to an engine what is synced of its space. The platform gives the space the definitions of all of them, and the host's
 // watches have synced.
-func Declare(e *engine.Engine, all []*declaration.Declaration) error {
-	s := &syncer{Engine: e, imported: map[string]bool{}}
+func Declare(e *engine.Engine, services *services.Syncer, all []*declaration.Declaration) error {
+	s := &syncer{Engine: e, services: services, imported: map[string]bool{}}
 	for _, d := range all {
 		s.imported[d.Name] = d.FromHost
 	}
@@ -44,6 +47,7 @@ func Declare(e *engine.Engine, all []*declaration.Declaration) error {
 // syncer syncs the custom resources of one space.
 type syncer struct {
 	*engine.Engine
+	services *services.Syncer
 	imported map[string]bool // names of declarations: whether the space shows objects of the host
 	sent     []sent
 }
@@ -83,6 +87,9 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 		IsUsed: func(types.NamespacedName) (bool, error) { return true, s.unsettled() },
 		ToHost: func(ctx context.Context, v *unstructured.Unstructured) (*unstructured.Unstructured, bool, error) {
 			host, errs := d.ToHost(ctx, s.Space, v, s.imports)
+			if len(errs) == 0 {
+				errs = s.wayOut(d, v)
+			}
 			return host, true, engine.Forbid(errs)
 		},
 		UpdateHost: func(want, have *unstructured.Unstructured) bool {
@@ -112,6 +119,9 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 			return s.deleteReturned(ctx, d.Names(v1alpha1.FieldReturnedSecret, host))
 		},
 		SyncStatus: func(ctx context.Context, v, host *unstructured.Unstructured) (time.Duration, error) {
+			if len(s.wayOut(d, v)) > 0 { // changed after ToHost was called
+				return 0, s.services.Withdraw(ctx, host) // its deletion triggers another sync, which reports the reason
+			}
 			var err error
 			if out, changed := d.Status(s.Space, v, host); changed {
 				err = s.VirtualAPI.Status().Update(ctx, out)
@@ -129,7 +139,21 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 		},
 	}
 	engine.Add(k, nil)
+	if d.NamesServices {
+		k.DeleteForbidden = true
+		s.services.Guard(k, d.Services, d.New)
+	}
 	return nil
+}
+
+// wayOut rejects Services by which a controller of the host would connect to something outside of the space.
+func (s *syncer) wayOut(d *declaration.Declaration, v *unstructured.Unstructured) (errs field.ErrorList) {
+	for _, name := range d.Services(v) {
+		if s.services.LeadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+			errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf("it names the Service %q: %s", name, services.LeadsOutReason)))
+		}
+	}
+	return errs
 }
 
 // unsettled returns [engine.ErrUnsettled] until the space's objects of all declarations are known.

@@ -50,10 +50,14 @@ type Declaration struct {
 	Watch uint64
 	// Version differs for declarations that copy in another way, or that need other rights.
 	Version string
+	// NamesServices says that objects name Services, to which controllers of the host connect. When the sync of a space ends, such objects may
+	// not remain on the host: nothing checks their Services any more.
+	NamesServices bool
 
 	root   node
 	status [][]string
 	types  map[v1alpha1.SyncedFieldType]bool // of the fields
+	owner  metav1.OwnerReference             // the ResourceSync
 }
 
 // compiler is made at the first rule, since that takes 100 ms.
@@ -64,8 +68,9 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 	spec, path := &of.Spec, field.NewPath("spec")
 	d := &Declaration{
 		Name: of.Name, Max: int(spec.MaxObjects), types: map[v1alpha1.SyncedFieldType]bool{}, FromHost: spec.Direction == v1alpha1.SyncFromHost,
-		Kind: schema.GroupVersionKind{Group: crd.Spec.Group, Version: spec.Version, Kind: crd.Spec.Names.Kind},
-		GVR:  schema.GroupVersionResource{Group: crd.Spec.Group, Version: spec.Version, Resource: crd.Spec.Names.Plural},
+		Kind:  schema.GroupVersionKind{Group: crd.Spec.Group, Version: spec.Version, Kind: crd.Spec.Names.Kind},
+		GVR:   schema.GroupVersionResource{Group: crd.Spec.Group, Version: spec.Version, Resource: crd.Spec.Names.Plural},
+		owner: metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ResourceSync", Name: of.Name, UID: of.UID},
 	}
 	if d.Max == 0 {
 		d.Max = defaultObjects

@@ -20,6 +20,9 @@ func (d *Declaration) Status(space translate.Space, v, host *unstructured.Unstru
 	for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 		words = append(words, ReturnedName(space, v.GetNamespace(), name), name)
 	}
+	for _, name := range d.collected(v1alpha1.FieldObject, v) {
+		words = append(words, space.HostName(v.GetNamespace(), name, NameLimit), name)
+	}
 	words = append(words, host.GetName(), v.GetName(), host.GetNamespace(), v.GetNamespace())
 	r := returning{words: strings.NewReplacer(words...), observed: host.GetGeneration(), generation: v.GetGeneration()}
 	return d.statusOf(v, host, r.value)

@@ -20,8 +20,10 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -67,6 +69,9 @@ func (d *Declaration) ToHost(ctx context.Context, space translate.Space, v *unst
 	host.SetLabels(meta.Labels)
 	meta.Annotations[AnnotationSynced] = hex.EncodeToString(hash[:16])
 	host.SetAnnotations(meta.Annotations)
+	if d.NamesServices { // the host deletes it with the ResourceSync
+		host.SetOwnerReferences([]metav1.OwnerReference{d.owner})
+	}
 	return host, nil
 }
 
@@ -212,7 +217,12 @@ func (d *Declaration) Update(want, have *unstructured.Unstructured) bool {
 	changed := translate.PushMeta(want, have)
 	// What the tenant removed is known by the hash only. What the host filled in must not be taken for a change each time.
 	exact := wrote != want.GetAnnotations()[AnnotationSynced]
-	return copyTo(&d.root, want.Object, have.Object, exact) || changed
+	changed = copyTo(&d.root, want.Object, have.Object, exact) || changed
+	if owners := want.GetOwnerReferences(); len(owners) > 0 && !equality.Semantic.DeepEqual(owners, have.GetOwnerReferences()) {
+		have.SetOwnerReferences(owners)
+		changed = true
+	}
+	return changed
 }
 
 // copyTo copies the declared fields of a value. With exact, those that aren't wanted are removed, and others have nothing beside what is
@@ -280,6 +290,21 @@ func (d *Declaration) collected(kind v1alpha1.SyncedFieldType, of *unstructured.
 	}
 	collect(d.root.below, of.Object, func(l *leaf, value any) {
 		if name, ok := value.(string); ok && l.kind == kind && len(apivalidation.NameIsDNSSubdomain(name, false)) == 0 {
+			names = append(names, name)
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Services returns the names of the Services that an object, of a tenant or of the host, names.
+func (d *Declaration) Services(of client.Object) (names []string) {
+	o, ok := of.(*unstructured.Unstructured)
+	if !ok || !d.NamesServices {
+		return nil
+	}
+	collect(d.root.below, o.Object, func(l *leaf, value any) {
+		if name, ok := value.(string); ok && l.kind == v1alpha1.FieldObject && l.resource == resources.Services {
 			names = append(names, name)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/published/expression"
+	"github.com/berth-dev/berth/syncer/resources"
 )
 
 // node is a field of an object: one that is declared, or one above such.
@@ -29,10 +30,13 @@ type node struct {
 // leaf is a field that is declared.
 type leaf struct {
 	kind     v1alpha1.SyncedFieldType
-	resource string // of Imported
+	resource string // of Imported, and of Object if it is another one
 	rule     *expression.Rule
 	text     string // of the rule
 }
+
+// namedResources are those whose objects a field of type Object may name. Their names on the host have the same form.
+var namedResources = []string{resources.Services, resources.Of(resources.Gateways).GVR().GroupResource().String()}
 
 // find returns the node of a name; nil if there is none.
 func find(nodes []*node, name string) *node {
@@ -60,6 +64,10 @@ func (d *Declaration) add(f *v1alpha1.SyncedField, root *apiextensionsv1.JSONSch
 	} else if want := l.schemaType(); schema != nil && schema.Type != "" && want != "" && schema.Type != want {
 		errs = append(errs, field.Invalid(at.Child("type"), f.Type, fmt.Sprintf("the field is of type %s in the definition, and this one is for %s; after a list, write [*]", schema.Type, want)))
 	}
+	if l.kind == v1alpha1.FieldObject && l.resource != "" && !slices.Contains(namedResources, l.resource) {
+		errs = append(errs, field.NotSupported(at.Child("resource"), f.Resource, namedResources))
+	}
+	d.NamesServices = d.NamesServices || l.resource == resources.Services
 	if f.Rule != "" {
 		if err := l.compile(); err != nil {
 			errs = append(errs, field.Invalid(at.Child("rule"), f.Rule, err.Error()))

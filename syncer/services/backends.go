@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,11 +25,14 @@ import (
 // The controllers that serve exposures for all spaces, such as an ingress controller, reach backends from their own
 // pods, so the space's network policies don't apply. Therefore, a Service on the host has either an exposure, or a
 // route out of the space (see translate.LeadsOut), and never both: before a Service may route out, its exposures are
-// withdrawn, and after an exposure is created, leadsOut is checked again.
+// withdrawn, and after an exposure is created, LeadsOut is checked again.
 
-// leadsOut reports whether a service, in the space or still on the host, routes to something other than the space's own
+// LeadsOutReason says why an object may not name a service that routes out of the space, and what to do.
+const LeadsOutReason = "the service has type ExternalName or no selector, so it could lead to endpoints outside of the space; use a service that selects pods"
+
+// LeadsOut reports whether a service, in the space or still on the host, routes to something other than the space's own
 // pods.
-func (s *Syncer) leadsOut(key types.NamespacedName) bool {
+func (s *Syncer) LeadsOut(key types.NamespacedName) bool {
 	v, exists := engine.Stored[*corev1.Service](s.Informers.Core().V1().Services().Informer(), key)
 	return exists && translate.LeadsOut(v) || s.hostLeadsOut(key)
 }
@@ -44,57 +49,76 @@ func (s *Syncer) hostLeadsOut(key types.NamespacedName) bool {
 		})
 }
 
-// withdrawExposures deletes the exposures of a service that is about to route out of the space.
+// guarded are the host objects of one resource that route to services.
+type guarded struct {
+	resource string
+	kind     schema.GroupVersionKind
+	new      func() client.Object
+	// services returns the names of the services on the host that a host object routes to.
+	services func(host client.Object) []string
+}
+
+// Guard withdraws the host objects of a custom resource that name a service which is about to route out of the space, and syncs those of
+// the space again when a service changes. Its informer must have the index [IndexServices].
+func (s *Syncer) Guard(k *engine.Resource[*unstructured.Unstructured], services func(client.Object) []string, newObject func() *unstructured.Unstructured) {
+	s.guarded = append(s.guarded, guarded{k.Name, newObject().GroupVersionKind(), func() client.Object { return newObject() }, services})
+	enqueueByIndex(k, s.Informers.Core().V1().Services().Informer(), IndexServices)
+}
+
+// withdrawExposures deletes what routes to a service that is about to route out of the space.
 func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error {
 	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
 	}
-	name := s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel)
+	all := slices.Clone(s.guarded)
 	for _, r := range resources.Exposures() {
-		if r.Exposure.Services == nil || !s.Sync.On(r.Name) {
-			continue
+		if r.Exposure.Services != nil && s.Sync.On(r.Name) {
+			all = append(all, guarded{r.Name, r.GVK(), r.New, r.Exposure.Services})
 		}
-		if err := s.withdrawExposuresOf(ctx, r, name); err != nil {
+	}
+	name := s.Space.HostName(v.Namespace, v.Name, translate.LimitLabel)
+	for _, g := range all {
+		if err := s.withdrawAll(ctx, g, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// withdrawExposuresOf deletes the exposures of one resource. It lists them from the API, because the watch may not have
+// withdrawAll deletes the objects of one resource that route to a service. It lists them from the API, because the watch may not have
 // the latest ones. It reads only those that are not in the watch: a space may have megabytes of them, and many endpoint
 // slices that trigger this.
-func (s *Syncer) withdrawExposuresOf(ctx context.Context, r resources.Resource, service string) error {
-	all := hostcache.MetadataList(r.GVK())
+func (s *Syncer) withdrawAll(ctx context.Context, g guarded, service string) error {
+	all := hostcache.MetadataList(g.kind)
 	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
-		return fmt.Errorf("list the space's %s on the host: %w", r.Name, err)
+		return fmt.Errorf("list the space's %s on the host: %w", g.resource, err)
 	}
 	for i := range all.Items {
 		listed := &all.Items[i]
 		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.Space.Name {
 			continue
 		}
-		exposed, ok := hostcache.Get[client.Object](s.Host, r.Name, listed.Namespace, listed.Name)
-		if !ok || !hostcache.Same(exposed, listed) {
-			exposed = r.New()
-			if err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(listed), exposed); apierrors.IsNotFound(err) {
+		host, ok := hostcache.Get[client.Object](s.Host, g.resource, listed.Namespace, listed.Name)
+		if !ok || !hostcache.Same(host, listed) {
+			host = g.new()
+			if err := s.HostAPI.Get(ctx, client.ObjectKeyFromObject(listed), host); apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
-				return fmt.Errorf("read one of the space's %s on the host: %w", r.Name, err)
+				return fmt.Errorf("read one of the space's %s on the host: %w", g.resource, err)
 			}
 		}
-		if !slices.Contains(r.Exposure.Services(exposed), service) {
+		if !slices.Contains(g.services(host), service) {
 			continue
 		}
-		if err := s.withdraw(ctx, exposed); err != nil {
+		if err := s.Withdraw(ctx, host); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// withdraw deletes an object with its UID as precondition, if it still exists.
-func (s *Syncer) withdraw(ctx context.Context, host client.Object) error {
+// Withdraw deletes an object with its UID as precondition, if it still exists.
+func (s *Syncer) Withdraw(ctx context.Context, host client.Object) error {
 	uid := host.GetUID()
 	return client.IgnoreNotFound(s.HostAPI.Delete(ctx, host, client.Preconditions{UID: &uid}))
 }

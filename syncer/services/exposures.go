@@ -30,8 +30,8 @@ type exposure[T client.Object] struct {
 	backends, hosts *field.Path
 }
 
-// indexServices is the index of a space's exposures by the services that they route to, as namespace/name.
-const indexServices = "berth.dev/services"
+// IndexServices is the index of a space's objects by the services that they route to, as namespace/name.
+const IndexServices = "berth.dev/services"
 
 // addExposure declares a resource of exposures.
 func addExposure[T client.Object](e *exposure[T]) error {
@@ -45,7 +45,7 @@ func addExposure[T client.Object](e *exposure[T]) error {
 			}
 			return names, nil
 		},
-		indexServices: func(obj any) (names []string, _ error) {
+		IndexServices: func(obj any) (names []string, _ error) {
 			if v, ok := obj.(client.Object); ok {
 				for _, name := range resources.ServicesOf(v) {
 					names = append(names, v.GetNamespace()+"/"+name)
@@ -81,13 +81,13 @@ func addExposure[T client.Object](e *exposure[T]) error {
 		out := false
 		k.Compute(ctx, func() { out = len(e.wayOut(v)) > 0 })
 		if out { // changed after allowed was called
-			return 0, e.withdraw(ctx, host) // its deletion triggers another sync, which reports the reason
+			return 0, e.Withdraw(ctx, host) // its deletion triggers another sync, which reports the reason
 		}
 		return syncStatus(ctx, v, host)
 	}
 	engine.Add(k, func(v T, enqueue func(engine.Key)) { k.Refer(resources.Secrets, resources.SecretsOf(v), enqueue) })
 	// Whether an exposure is allowed depends on its services.
-	enqueueByIndex(k, k.Informers.Core().V1().Services().Informer(), indexServices)
+	enqueueByIndex(k, k.Informers.Core().V1().Services().Informer(), IndexServices)
 	return nil
 }
 
@@ -110,9 +110,8 @@ func enqueueByIndex[T client.Object](k *engine.Resource[T], informer cache.Share
 // wayOut rejects backends that would make the host's controller route out of the space.
 func (e *exposure[T]) wayOut(v T) (errs field.ErrorList) {
 	for _, name := range resources.ServicesOf(v) {
-		if e.leadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
-			errs = append(errs, field.Forbidden(e.backends.Key(name),
-				"the service has type ExternalName or no selector, so it could lead to endpoints outside of the space; use a service that selects pods"))
+		if e.LeadsOut(types.NamespacedName{Namespace: v.GetNamespace(), Name: name}) {
+			errs = append(errs, field.Forbidden(e.backends.Key(name), LeadsOutReason))
 		}
 	}
 	return errs

@@ -21,10 +21,13 @@ import (
 )
 
 // Syncer syncs services, and what exposes them.
-type Syncer struct{ *engine.Engine }
+type Syncer struct {
+	*engine.Engine
+	guarded []guarded // declared before the syncer runs
+}
 
 // New returns the syncer of the services of an engine's space.
-func New(e *engine.Engine) *Syncer { return &Syncer{e} }
+func New(e *engine.Engine) *Syncer { return &Syncer{Engine: e} }
 
 // Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {

@@ -20,7 +20,8 @@ type SyncedFieldApplyConfiguration struct {
 	// type says what the field is. The default is Value.
 	Type *apiv1alpha1.SyncedFieldType `json:"type,omitempty"`
 	// resource is whose objects a field of type Imported names: the name of a ResourceSync with direction FromHost, such as
-	// clusterissuers.cert-manager.io.
+	// clusterissuers.cert-manager.io. For a field of type Object, it is services or gateways.gateway.networking.k8s.io; if it is not set, the
+	// field names an object of the same resource.
 	Resource *string `json:"resource,omitempty"`
 	// rule is a CEL expression about a field of type Value, which is self in it. It is true for the values that tenants may set. The host
 	// enforces it, too. A field that isn't set has no value, and is allowed.

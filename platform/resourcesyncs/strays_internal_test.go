@@ -1,0 +1,132 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcesyncs
+
+import (
+	"slices"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/syncer/declaration"
+	"github.com/berth-dev/berth/translate"
+)
+
+// S2, C6: what names Services goes from the host when a space's sync ends, and nothing else does.
+func TestObjectsThatNameServicesGoWithTheSync(t *testing.T) {
+	t.Parallel()
+	api, err := dynamic.NewForConfig(theHost.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nobody = "unknown" // no space of this platform
+	services := func(spec *v1alpha1.ResourceSyncSpec) {
+		spec.Fields = []v1alpha1.SyncedField{{Path: "spec.size", Type: v1alpha1.FieldObject, Resource: "services"}}
+	}
+	for name, c := range map[string]struct {
+		before, end func(e *env, is *v1alpha1.ResourceSync)
+		left        []string
+	}{
+		"nothing ends": {left: []string{nobody, "solar"}},
+		"another tenant": {
+			end: func(e *env, is *v1alpha1.ResourceSync) {
+				e.change(is, func(is *v1alpha1.ResourceSync) { is.Spec.Tenants[0].Names = []string{"wind"} })
+			}, left: []string{nobody},
+		},
+		"a process of its own": {
+			end: func(e *env, _ *v1alpha1.ResourceSync) {
+				e.s.options.Dedicated = func(space string) bool { return space == "solar" }
+			}, left: []string{nobody},
+		},
+		"no share": {
+			end: func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "no" }, left: []string{nobody},
+		},
+		"an invalid field": {
+			end: func(e *env, is *v1alpha1.ResourceSync) {
+				e.change(is, func(is *v1alpha1.ResourceSync) { is.Spec.Version = "v9" })
+			}, left: []string{nobody},
+		},
+		"no policy": {
+			end: func(e *env, is *v1alpha1.ResourceSync) {
+				e.secure[is.Name] = func() error { return errMissing }
+				e.now = e.now.Add(2 * recheck)
+			}, left: []string{nobody},
+		},
+		"a host that can't be asked": {
+			end: func(e *env, is *v1alpha1.ResourceSync) {
+				e.secure[is.Name] = func() error { return errHost }
+				e.now = e.now.Add(2 * recheck)
+			}, left: []string{nobody, "solar"},
+		},
+		"a share that isn't known": {
+			end: func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "unknown" }, left: []string{nobody, "solar"},
+		},
+		"a start of the platform, before the host's objects are known": {
+			before: func(e *env, is *v1alpha1.ResourceSync) { e.unready[is.Name] = errHost }, left: []string{nobody, "solar", "wind"},
+		},
+		"objects that name no Services": {
+			before: func(_ *env, is *v1alpha1.ResourceSync) { is.Spec.Fields = []v1alpha1.SyncedField{{Path: "spec.size"}} },
+			end: func(e *env, is *v1alpha1.ResourceSync) {
+				e.change(is, func(is *v1alpha1.ResourceSync) { is.Spec.Tenants[0].Names = []string{"other"} })
+			}, left: []string{nobody, "solar", "wind"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			is := e.sync("Gadget", v1alpha1.SyncToHost)
+			services(&is.Spec)
+			is.Spec.Tenants = []v1alpha1.CRDShareTenants{{Names: []string{"solar"}}}
+			if c.before != nil {
+				c.before(e, is)
+			}
+			e.s.Observe(space("solar", "solar"))
+			e.s.Observe(space("wind", "wind"))
+			d := compiled(t, e, is)
+			objects := api.Resource(d.GVR).Namespace(metav1.NamespaceDefault)
+			for _, of := range []string{"solar", "wind", nobody} {
+				o := d.New()
+				o.SetName(of)
+				o.SetLabels(map[string]string{translate.LabelSpace: of})
+				if _, err := objects.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.update()
+			if c.end != nil {
+				c.end(e, is)
+				e.update()
+			}
+			all, err := objects.List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var left []string
+			for _, o := range all.Items {
+				left = append(left, o.GetName())
+			}
+			if slices.Sort(left); !slices.Equal(left, slices.Sorted(slices.Values(c.left))) {
+				t.Errorf("the host has objects of %q, want %q", left, c.left)
+			}
+		})
+	}
+}
+
+// compiled returns the declaration of a sync.
+func compiled(t *testing.T, e *env, is *v1alpha1.ResourceSync) *declaration.Declaration {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := e.host.Get(t.Context(), client.ObjectKey{Name: is.Name}, crd); err != nil {
+		t.Fatal(err)
+	}
+	d, errs := declaration.Compile(is, crd)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return d
+}
