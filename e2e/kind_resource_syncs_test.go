@@ -18,25 +18,41 @@ import (
 // certificatesRelease is the namespace of the release that the test of examples/cert-manager uses.
 const certificatesRelease = "berth-certificates-test"
 
+// secureSyncs gives a release the rights and the host the policies of all ResourceSyncs.
+func (c *cluster) secureSyncs(t *testing.T, release string) {
+	t.Helper()
+	policy, stderr, code := runBerth(t, "sync-policy", "--host-kubeconfig", c.kubeconfig, "--space-role", release+"-berth-space")
+	if code != 0 {
+		t.Fatalf("berth sync-policy exits with %d: %s", code, stderr)
+	}
+	c.apply(t, policy)
+}
+
+// removeSyncs removes what a release with tenants and ResourceSyncs leaves.
+func removeSyncs(ctx context.Context, t *testing.T, host *cluster, release string, tenants []string, syncs ...string) {
+	t.Helper()
+	for _, tenant := range tenants {
+		_, _ = host.runKubectl(ctx, "", "patch", "tenant", tenant, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	}
+	commands := [][]string{{"delete", "resourcesyncs,crdshares,tenants,berthconfigurations", "--all", "--wait=false"}}
+	for _, sync := range syncs {
+		commands = append(commands, []string{"delete", "--ignore-not-found", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-sync-" + sync},
+			[]string{"delete", "--ignore-not-found", "clusterroles", release + "-berth-space-" + sync, release + "-berth-syncs-" + sync})
+	}
+	for _, args := range commands {
+		if out, err := host.runKubectl(ctx, "", args...); err != nil {
+			t.Logf("%v: %v: %s", args, err, out)
+		}
+	}
+}
+
 // C6: examples/cert-manager does what its README says: the host's cert-manager issues a tenant's certificate, under the rights of the chart.
 func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 	host, images := realCluster(t, envImage, envDrivers)
 	ownRelease(t, host, certificatesRelease, "certs", "default")
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		for _, tenant := range []string{"certs", "default"} {
-			_, _ = host.runKubectl(ctx, "", "patch", "tenant", tenant, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-		}
-		for _, args := range [][]string{
-			{"delete", "resourcesyncs,crdshares,tenants,berthconfigurations", "--all", "--wait=false"},
-			{"delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-sync-certificates.cert-manager.io"},
-			{"delete", "clusterroles", certificatesRelease + "-berth-space-certificates.cert-manager.io",
-				certificatesRelease + "-berth-syncs-certificates.cert-manager.io", certificatesRelease + "-berth-syncs-clusterissuers.cert-manager.io"},
-		} {
-			if out, err := host.runKubectl(ctx, "", args...); err != nil {
-				t.Logf("%v: %v: %s", args, err, out)
-			}
-		}
+		removeSyncs(ctx, t, host, certificatesRelease, []string{"certs", "default"}, "certificates.cert-manager.io", "clusterissuers.cert-manager.io")
 		if out, err := tryHelm(ctx, "uninstall", "cert-manager", "--namespace", "cert-manager", "--kubeconfig", host.kubeconfig, "--wait"); err != nil {
 			t.Errorf("uninstall cert-manager: %v: %s", err, out)
 		}
@@ -62,11 +78,7 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 		}
 		return nil
 	})
-	policy, stderr, code := runBerth(t, "sync-policy", "--host-kubeconfig", host.kubeconfig, "--space-role", certificatesRelease+"-berth-space")
-	if code != 0 {
-		t.Fatalf("berth sync-policy exits with %d: %s", code, stderr)
-	}
-	host.apply(t, policy)
+	host.secureSyncs(t, certificatesRelease)
 	host.syncing(t, "certificates.cert-manager.io", "clusterissuers.cert-manager.io")
 
 	space.field(t, "shared", "{.metadata.name}", "clusterissuer", "shared")

@@ -5,6 +5,7 @@ package translate_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,56 @@ func TestRoutesAndGatewaysMayBeAsLargeAsTheirBounds(t *testing.T) {
 	} {
 		if (len(test.errs) == 0) != (test.says == "") || len(test.errs) > 1 || test.says != "" && !strings.Contains(test.errs[0].Error(), test.says) {
 			t.Errorf("%s: %v", name, test.errs)
+		}
+	}
+}
+
+// S1, S2: listeners have the protocols and ports by which tenants can share them, and say which routes may attach.
+func TestListenersTellHostNamesAndRoutes(t *testing.T) {
+	passthrough := &gatewayv1.GatewayTLSConfig{Mode: ptr.To(gatewayv1.TLSModePassthrough)}
+	kinds := func(kinds ...gatewayv1.Kind) *gatewayv1.AllowedRoutes {
+		routes := &gatewayv1.AllowedRoutes{}
+		for _, kind := range kinds {
+			routes.Kinds = append(routes.Kinds, gatewayv1.RouteGroupKind{Kind: kind})
+		}
+		return routes
+	}
+	for name, test := range map[string]struct {
+		listener gatewayv1.Listener
+		says     string // why it is refused
+	}{
+		"HTTP":                         {listener: gatewayv1.Listener{Protocol: gatewayv1.HTTPProtocolType, Port: 80}},
+		"HTTPS":                        {listener: gatewayv1.Listener{Protocol: gatewayv1.HTTPSProtocolType, Port: 443, TLS: &gatewayv1.GatewayTLSConfig{}}},
+		"TLS that passes through":      {listener: gatewayv1.Listener{Protocol: gatewayv1.TLSProtocolType, Port: 443, TLS: passthrough}},
+		"TLS for the host's end":       {gatewayv1.Listener{Protocol: gatewayv1.TLSProtocolType, Port: 443, TLS: &gatewayv1.GatewayTLSConfig{}}, "use Passthrough for protocol TLS"},
+		"HTTPS that passes through":    {gatewayv1.Listener{Protocol: gatewayv1.HTTPSProtocolType, Port: 443, TLS: passthrough}, "use Terminate for protocol HTTPS"},
+		"TLS at a port of its own":     {gatewayv1.Listener{Protocol: gatewayv1.TLSProtocolType, Port: 8443, TLS: passthrough}, "port 443 for HTTPS and TLS"},
+		"TCP":                          {gatewayv1.Listener{Protocol: gatewayv1.TCPProtocolType, Port: 5432}, "use one of these"},
+		"routes of several kinds":      {listener: gatewayv1.Listener{Protocol: gatewayv1.HTTPProtocolType, Port: 80, AllowedRoutes: kinds("HTTPRoute", "GRPCRoute")}},
+		"routes that no host name has": {gatewayv1.Listener{Protocol: gatewayv1.HTTPProtocolType, Port: 80, AllowedRoutes: kinds("TCPRoute")}, "serve HTTPRoutes, GRPCRoutes, and TLSRoutes"},
+	} {
+		v := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "g"}}
+		test.listener.Hostname = ptr.To(gatewayv1.Hostname("a.example"))
+		v.Spec.Listeners = []gatewayv1.Listener{test.listener}
+		errs := translate.CheckGateway(v)
+		if (len(errs) == 0) != (test.says == "") || len(errs) > 1 || test.says != "" && !strings.Contains(errs[0].Error(), test.says) {
+			t.Errorf("%s: %v", name, errs)
+		}
+		if test.says != "" {
+			continue
+		}
+		host := sample.Demo().Gateway(v).Spec.Listeners[0]
+		var asked, allowed []gatewayv1.Kind
+		if v.Spec.Listeners[0].AllowedRoutes != nil {
+			for _, kind := range v.Spec.Listeners[0].AllowedRoutes.Kinds {
+				asked = append(asked, kind.Kind)
+			}
+		}
+		for _, kind := range host.AllowedRoutes.Kinds {
+			allowed = append(allowed, kind.Kind)
+		}
+		if !slices.Equal(asked, allowed) || *host.AllowedRoutes.Namespaces.From != gatewayv1.NamespacesFromSame {
+			t.Errorf("%s: the host's listener allows %+v", name, host.AllowedRoutes)
 		}
 	}
 }

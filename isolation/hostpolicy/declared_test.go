@@ -239,6 +239,60 @@ func TestHostileObjectsOfResourceSyncsAreRefusedByThePolicies(t *testing.T) {
 	}
 }
 
+// S2: objects that name Services end with the ResourceSync, whatever the space's account writes.
+func TestObjectsThatNameServicesAreOwnedByTheResourceSync(t *testing.T) {
+	schema := &apiextensionsv1.JSONSchemaProps{}
+	if err := yaml.UnmarshalStrict([]byte(certificateSchema), schema); err != nil {
+		t.Fatal(err)
+	}
+	d, errs := declaration.Compile(&v1alpha1.ResourceSync{
+		ObjectMeta: metav1.ObjectMeta{Name: "certificates.cert-manager.io", UID: "of-the-sync"},
+		Spec: v1alpha1.ResourceSyncSpec{Direction: v1alpha1.SyncToHost, Version: "v1", Fields: []v1alpha1.SyncedField{
+			{Path: "spec.parent", Type: v1alpha1.FieldObject, Resource: "services"},
+		}},
+	}, definition(schema))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	e := newEvaluator(t, hostpolicy.Declared(d), nil)
+	v := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte("{metadata: {namespace: default, name: web, uid: u}, spec: {parent: shop}}"), &v.Object); err != nil {
+		t.Fatal(err)
+	}
+	host, errs := d.ToHost(t.Context(), space(), v, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	const owned, metadata = "must have it as their only owner", "only metadata"
+	for name, tc := range map[string]struct {
+		change  func(*metav1.OwnerReference)
+		refused string
+	}{
+		"what translation makes": {func(*metav1.OwnerReference) {}, ""},
+		"another name":           {func(o *metav1.OwnerReference) { o.Name = "others.example.com" }, metadata},
+		"another kind":           {func(o *metav1.OwnerReference) { o.Kind = "CRDShare" }, metadata},
+		"another group":          {func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1" }, metadata},
+		"one that waits":         {func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = new(true) }, metadata},
+	} {
+		is := host.DeepCopy()
+		owners := is.GetOwnerReferences()
+		tc.change(&owners[0])
+		is.SetOwnerReferences(owners)
+		for _, old := range []*unstructured.Unstructured{nil, host} {
+			if message, _ := e.refuses(ofCertificates(d, is, old)); (tc.refused == "") != (message == "") || !strings.Contains(message, tc.refused) {
+				t.Errorf("%s, update %t: %q, want %q", name, old != nil, message, tc.refused)
+			}
+		}
+	}
+	for name, owners := range map[string][]metav1.OwnerReference{"none": nil, "two": append(host.GetOwnerReferences(), host.GetOwnerReferences()...)} {
+		is := host.DeepCopy()
+		is.SetOwnerReferences(owners)
+		if message, _ := e.refuses(ofCertificates(d, is, host)); !strings.Contains(message, owned) && !strings.Contains(message, metadata) {
+			t.Errorf("%s: %q", name, message)
+		}
+	}
+}
+
 // A host evaluates the policy of a ResourceSync with as many fields as it may have, for large objects.
 func TestPoliciesOfResourceSyncsAreNotTooCostly(t *testing.T) {
 	d := certificates(t)

@@ -93,10 +93,13 @@ func serve(ctx context.Context, address string) error {
 	server := &http.Server{
 		Addr:              address,
 		ReadHeaderTimeout: timeout,
+		Protocols:         &http.Protocols{},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "%s serves %s\n", name, r.RemoteAddr)
 		}),
 	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true) // of GRPCRoutes
 	go func() {
 		<-ctx.Done()
 		_ = server.Close()

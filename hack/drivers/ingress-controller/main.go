@@ -60,7 +60,9 @@ func serve(ctx context.Context, class, address string, gateways bool) error {
 	if gateways {
 		p := &gateway.Provider{
 			StatusAddress: &gateway.StatusAddress{IP: address},
-			EntryPoints:   map[string]gateway.Entrypoint{web: {Address: ":80"}, webSecure: {Address: ":443", HasHTTPTLSConf: true}},
+			EntryPoints:   map[string]gateway.Entrypoint{web: {Address: ":80"}, webSecure: {Address: ":443", HasHTTPTLSConf: true}, "tcp": {Address: ":5432"}},
+			// For TCPRoutes. Of these and of TLSRoutes, it only writes the status.
+			ExperimentalChannel: true,
 		}
 		p.SetDefaults()
 		if err := p.Init(); err != nil {

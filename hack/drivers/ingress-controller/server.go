@@ -144,12 +144,18 @@ func weighted(all *dynamic.HTTPConfiguration, services []dynamic.WRRService) htt
 // that is there already passes by a network policy that is new.
 func balanced(servers []dynamic.Server) http.Handler {
 	transport := &http.Transport{DisableKeepAlives: true}
+	calls := &http.Transport{DisableKeepAlives: true, Protocols: &http.Protocols{}} // of GRPCRoutes
+	calls.Protocols.SetUnencryptedHTTP2(true)
 	var handlers []http.Handler
 	for _, server := range servers {
 		target, err := url.Parse(server.URL)
 		if err != nil {
 			handlers = append(handlers, refusal(http.StatusInternalServerError, err.Error()))
 			continue
+		}
+		transport := transport
+		if target.Scheme == "h2c" {
+			target.Scheme, transport = "http", calls
 		}
 		handlers = append(handlers, &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
