@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -305,4 +308,47 @@ func (env *customEnv) serve(ctx context.Context, served bool) error {
 	}
 	crd.Spec.Versions[0].Served = served
 	return env.inSpace.Update(ctx, crd)
+}
+
+// L3: a Secret that returns is read when the host object has changed, however often the tenant changes its own.
+func TestHostileChangesOfDeclaredObjectsDoNotReadTheHost(t *testing.T) {
+	t.Parallel()
+	env := declared(t, "reread")
+	var reads atomic.Int64
+	env.begin(func(c call, send func() (*http.Response, error)) (*http.Response, error) {
+		if c.to == toHost && c.Method == http.MethodGet && strings.Contains(c.URL.Path, "/secrets/"+env.space.Name+declaration.ReturnedMark) {
+			reads.Add(1)
+		}
+		return send()
+	})
+	env.play([]step{
+		env.put("one", map[string]any{"secret": "s"}),
+		env.hostTicket("one", "made", func(*unstructured.Unstructured) error { return nil }),
+		env.write("one", "s", corev1.SecretTypeOpaque, map[string][]byte{"a": []byte("1")}),
+		env.has("s", corev1.SecretTypeOpaque, "a", "1"),
+	})
+	env.idle(t)
+	before := reads.Load()
+	for i := range 20 {
+		v := env.d.New()
+		v.SetNamespace("default")
+		v.SetName("one")
+		if err := env.inSpace.Patch(t.Context(), v, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A change of a declared field comes after them, and is one of the host object.
+	env.play([]step{
+		env.put("one", map[string]any{"secret": "s", "parent": "a"}),
+		env.hostTicket("one", "changed", func(host *unstructured.Unstructured) error {
+			if parent, _, _ := unstructured.NestedString(host.Object, "spec", "parent"); parent == "" {
+				return errors.New("it has no parent")
+			}
+			return nil
+		}),
+	})
+	env.idle(t)
+	if before == 0 || reads.Load() > before+2 {
+		t.Errorf("the Secret was read %d times, and %d times after 21 changes of the tenant, want at most 2 more", before, reads.Load()-before)
+	}
 }

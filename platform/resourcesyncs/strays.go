@@ -51,7 +51,8 @@ func (s *Syncs) removeStrays(ctx context.Context, host client.Client, sync *v1al
 		}
 		for i := range all.Items {
 			stray := &all.Items[i]
-			if space := stray.Labels[translate.LabelSpace]; stray.DeletionTimestamp != nil || !s.ended(sync.Name, space) {
+			space := stray.Labels[translate.LabelSpace]
+			if stray.Namespace != (translate.Space{Name: space}).HostNamespace() || stray.DeletionTimestamp != nil || !s.ended(sync.Name, space) {
 				continue
 			}
 			err := objects.Namespace(stray.Namespace).Delete(ctx, stray.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stray.UID}})

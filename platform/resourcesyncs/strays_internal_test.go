@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -88,13 +89,18 @@ func TestObjectsThatNameServicesGoWithTheSync(t *testing.T) {
 			e.s.Observe(space("solar", "solar"))
 			e.s.Observe(space("wind", "wind"))
 			d := compiled(t, e, is)
-			objects := api.Resource(d.GVR).Namespace(metav1.NamespaceDefault)
+			objects := api.Resource(d.GVR)
 			for _, of := range []string{"solar", "wind", nobody} {
-				o := d.New()
-				o.SetName(of)
-				o.SetLabels(map[string]string{translate.LabelSpace: of})
-				if _, err := objects.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
+				for _, namespace := range []string{(translate.Space{Name: of}).HostNamespace(), metav1.NamespaceDefault} {
+					o := d.New()
+					o.SetName(of)
+					o.SetLabels(map[string]string{translate.LabelSpace: of})
+					if err := client.IgnoreAlreadyExists(e.host.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := objects.Namespace(namespace).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 			e.update()
@@ -107,8 +113,16 @@ func TestObjectsThatNameServicesGoWithTheSync(t *testing.T) {
 				t.Fatal(err)
 			}
 			var left []string
+			others := 0 // of the host's admin
 			for _, o := range all.Items {
-				left = append(left, o.GetName())
+				if o.GetNamespace() == metav1.NamespaceDefault {
+					others++
+				} else {
+					left = append(left, o.GetName())
+				}
+			}
+			if others != 3 {
+				t.Errorf("%d of 3 objects are left that are not in the spaces' namespaces", others)
 			}
 			if slices.Sort(left); !slices.Equal(left, slices.Sorted(slices.Values(c.left))) {
 				t.Errorf("the host has objects of %q, want %q", left, c.left)
