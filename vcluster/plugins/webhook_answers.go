@@ -74,7 +74,10 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 				slot.endCall()
 				held.End()
 			})}
-			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{object: object, admission: limit == maxAdmitted}, bounds.ReservationOf(r.Context())}
+			resp.Body = &boundedBody{
+				ReadCloser: resp.Body, limit: limit, left: limit, size: &answerSize{object: object, admission: limit == maxAdmitted},
+				reservation: bounds.ReservationOf(r.Context()),
+			}
 			return resp, nil
 		})
 	}
@@ -127,11 +130,13 @@ type boundedBody struct {
 	limit, left int
 	size        requests.DocumentSize
 	reservation *bounds.Reservation
+	refused     bool // what was read may not be read on
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
+		b.refused = true
 		return 0, fmt.Errorf("the webhook's response is longer than %d bytes; return less, for example a smaller patch", b.limit)
 	}
 	size, refused := b.size.Add(p[:n])
@@ -139,6 +144,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		refused = b.reservation.Grow(size)
 	}
 	if refused != nil {
+		b.refused = true
 		return 0, fmt.Errorf("read the webhook's response: %w", refused)
 	}
 	return n, err
