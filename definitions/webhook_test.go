@@ -43,7 +43,7 @@ func TestHostileSpacesDontSeeWhereAWebhookIs(t *testing.T) {
 	one := serveShared(t, host)
 	for what, crd := range map[string]*apiextensionsv1.CustomResourceDefinition{"what clients see": one.CRD, "what the API server uses": one.Served()} {
 		text, err := json.Marshal(crd)
-		if err != nil || strings.Contains(string(text), "hook\"") || strings.Contains(string(text), "of-the-host") || strings.Contains(string(text), "caBundle") {
+		if err != nil || strings.Contains(string(text), `"hook"`) || strings.Contains(string(text), "of-the-host") || strings.Contains(string(text), "caBundle") {
 			t.Errorf("%s names the host's webhook: %s, %v", what, text, err)
 		}
 		u, err := url.Parse(*crd.Spec.Conversion.Webhook.ClientConfig.URL)
