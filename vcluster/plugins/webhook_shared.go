@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -64,7 +65,11 @@ func (s *SharedConversions) Wrap(next webhook.AuthenticationInfoResolver) webhoo
 				host = hostPort
 			}
 			if _, shared := definitions.DefinitionOfWebhook(host); shared {
-				return &rest.Config{Transport: s, Timeout: sharedWait + time.Second}, nil // what ends first has the better message
+				c := &rest.Config{Timeout: sharedWait + time.Second} // what ends first has the better message
+				// A tenant may add a caBundle, with which a config can't have a Transport. See WebhooksBy for Proxy.
+				c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+				c.Wrap(func(http.RoundTripper) http.RoundTripper { return s })
+				return c, nil
 			}
 			return next.ClientConfigFor(hostPort)
 		},
