@@ -110,7 +110,7 @@ func newChain(
 	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
 	auth := func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		own := plugins.WebhooksBy(dial, plugins.MaxConverted)(upstream(r))
+		own := plugins.WebhooksBy(dial, plugins.MaxConverted, c.Account)(upstream(r))
 		if c.Definitions == nil {
 			return own
 		}

@@ -38,21 +38,27 @@ const (
 	callCopies = 3
 )
 
-// holdConversion takes what the call of a conversion webhook holds from the request that it is for. What admission webhooks hold is
-// taken before they are called: some of them may be ignored if they fail.
-func holdConversion(r *http.Request, limit int) (*bounds.Reservation, error) {
-	if limit != MaxConverted {
+// holdConversion takes what the call of a conversion webhook holds from the account, which may be nil: upstream makes the call without
+// the context of the request that it is for. What admission webhooks hold is taken before they are called: some of them may be ignored
+// if they fail.
+func holdConversion(r *http.Request, limit int, account *bounds.Account) (*bounds.Reservation, error) {
+	if limit != MaxConverted || account == nil {
 		return nil, nil
 	}
-	held := bounds.ReservationOf(r.Context()).Part()
-	return held, held.Grow(callMemory + callCopies*max(0, r.ContentLength))
+	held := account.Reserve(bounds.MemoryBytes, 0)
+	if err := held.Grow(callMemory + callCopies*max(0, r.ContentLength)); err != nil {
+		held.End()
+		return nil, err
+	}
+	return held, nil
 }
 
 // boundAnswers fails the reading of an answer that is longer than limit, or has a patch that takes too long to apply.
-func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
+// What conversion webhooks hold, the account has.
+func boundAnswers(limit int, account *bounds.Account) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundtrip.Func(func(r *http.Request) (*http.Response, error) {
-			held, err := holdConversion(r, limit)
+			held, err := holdConversion(r, limit, account)
 			if err != nil {
 				roundtrip.CloseBody(r)
 				return nil, err
@@ -61,6 +67,10 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 			if err != nil {
 				held.End()
 				return nil, err
+			}
+			reading := bounds.ReservationOf(r.Context())
+			if reading == nil {
+				reading = held
 			}
 			slot := webhookSlotOf(r.Context())
 			slot.beginCall()
@@ -76,7 +86,7 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 			})}
 			resp.Body = &boundedBody{
 				ReadCloser: resp.Body, limit: limit, left: limit, size: &answerSize{object: object, admission: limit == maxAdmitted},
-				reservation: bounds.ReservationOf(r.Context()),
+				reservation: reading,
 			}
 			return resp, nil
 		})

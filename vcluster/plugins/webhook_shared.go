@@ -43,11 +43,12 @@ type SharedConversions struct {
 
 	mu       sync.Mutex
 	webhooks map[string]*sharedWebhook // by name of the definition
+	logged   map[string]time.Time      // when a failure was logged last, by name of the definition
 }
 
 // NewSharedConversions returns the conversions of a space until ctx ends. The account may be nil.
 func NewSharedConversions(ctx context.Context, source *definitions.Source, account *bounds.Account) *SharedConversions {
-	s := &SharedConversions{source: source, account: account, stop: ctx, webhooks: map[string]*sharedWebhook{}}
+	s := &SharedConversions{source: source, account: account, stop: ctx, webhooks: map[string]*sharedWebhook{}, logged: map[string]time.Time{}}
 	context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -205,10 +206,9 @@ func slow(ctx context.Context, err error) error {
 // failed returns an error that tenants may see: it doesn't name addresses of the host. The log of the platform has the reason.
 func (s *SharedConversions) failed(name string, reason error) error {
 	s.mu.Lock()
-	hook := s.webhooks[name]
-	log := hook != nil && time.Since(hook.logged) >= logPause
+	log := time.Since(s.logged[name]) >= logPause && s.stop.Err() == nil
 	if log {
-		hook.logged = time.Now()
+		s.logged[name] = time.Now()
 	}
 	s.mu.Unlock()
 	if log {

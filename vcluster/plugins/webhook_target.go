@@ -35,7 +35,6 @@ type sharedWebhook struct {
 	target    *url.URL
 	transport *http.Transport
 	slots     chan struct{} // has one for each call of the space
-	logged    time.Time     // when a failure was logged last
 }
 
 func newSharedWebhook(w *definitions.Webhook) (*sharedWebhook, error) {
