@@ -119,18 +119,18 @@ func (s *SharedConversions) call(r *http.Request, name string, set *definitions.
 			end()
 		}
 	}()
+	if err := held.Grow(callMemory + callCopies*max(0, r.ContentLength)); err != nil { // it waits with its object
+		return nil, &visibleError{err}
+	}
 	if err := hook.begin(ctx); err != nil {
 		return nil, err
 	}
 	begun = true
-	if err := held.Grow(callMemory + callCopies*max(0, r.ContentLength)); err != nil {
-		return nil, &visibleError{err}
-	}
 	resp, err := hook.transport.RoundTrip(hook.request(ctx, r))
 	if err != nil {
 		return nil, slow(ctx, err)
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode < http.StatusOK || resp.StatusCode > http.StatusPartialContent { // as upstream
 		_ = resp.Body.Close()
 		return nil, &visibleError{fmt.Errorf("it answered with the HTTP status %d", resp.StatusCode)}
 	}
