@@ -279,7 +279,9 @@ func TestHostileAWebhookAnswersNoMoreThanAnObjectMayHave(t *testing.T) {
 		t.Error(err)
 	}
 	hook.CloseClientConnections()
-	hook.Listener.Close()
+	if err := hook.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
 	check("one", "it can't be reached")
 	if _, err := tenant.widgets.Get(t.Context(), "large", metav1.GetOptions{}); err != nil {
 		t.Error(errors.Join(errors.New("read in the version that is stored"), err))

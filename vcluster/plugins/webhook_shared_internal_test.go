@@ -60,6 +60,17 @@ func call(t *testing.T, s *SharedConversions, url, body string) (*http.Response,
 	return s.RoundTrip(r)
 }
 
+// callFails returns the error of a call that must fail.
+func callFails(t *testing.T, s *SharedConversions, url, body string) error {
+	t.Helper()
+	resp, err := call(t, s, url, body)
+	if err == nil {
+		_ = resp.Body.Close()
+		t.Fatalf("a call of %s is answered with %s", url, resp.Status)
+	}
+	return err
+}
+
 // What calls hold, the space's account has, until the answer was read.
 func TestHostileCallsOfAWebhookOfTheHostAreAccounted(t *testing.T) {
 	t.Parallel()
@@ -97,7 +108,7 @@ func TestHostileCallsOfAWebhookOfTheHostAreAccounted(t *testing.T) {
 
 	small := bounds.NewAccount(bounds.Limits{bounds.MemoryBytes: 1 << 20})
 	s = NewSharedConversions(t.Context(), sharing(t, client), small)
-	if _, err := call(t, s, gadgetsURL, object); err == nil || !strings.Contains(err.Error(), "limit "+bounds.MemoryBytes.String()) {
+	if err := callFails(t, s, gadgetsURL, object); !strings.Contains(err.Error(), "limit "+bounds.MemoryBytes.String()) {
 		t.Errorf("a call beyond the limit: %v", err)
 	}
 	if left := small.Used(bounds.MemoryBytes); left != 0 {
@@ -120,20 +131,20 @@ func TestHostileOnlyASharedDefinitionReachesAWebhookOfTheHost(t *testing.T) {
 		*client.URL: errNotShared.Error(),
 		strings.Replace(gadgetsURL, "gadgets", "widgets", 1): "doesn't share the definition any longer",
 	} {
-		if _, err := call(t, s, url, "{}"); err == nil || !strings.Contains(err.Error(), why) {
+		if err := callFails(t, s, url, "{}"); !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %q", url, err, why)
 		}
 	}
 	if called != 0 {
 		t.Error("the webhook was called")
 	}
-	if _, err := call(t, s, gadgetsURL, "{}"); err == nil || !strings.Contains(err.Error(), "HTTP status 307") || called != 1 {
+	if err := callFails(t, s, gadgetsURL, "{}"); !strings.Contains(err.Error(), "HTTP status 307") || called != 1 {
 		t.Errorf("a webhook that redirects: %v", err)
 	}
 	ended, stop := context.WithCancel(t.Context())
 	s = NewSharedConversions(ended, sharing(t, client), nil)
 	stop()
-	if _, err := call(t, s, gadgetsURL, "{}"); err == nil || called != 1 {
+	if err := callFails(t, s, gadgetsURL, "{}"); called != 1 {
 		t.Errorf("a space that has stopped calls the webhook: %v", err)
 	}
 }
