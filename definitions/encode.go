@@ -15,6 +15,8 @@ import (
 type encoded struct {
 	CRD    *apiextensionsv1.CustomResourceDefinition `json:"crd"`
 	Forced bool                                      `json:"forced,omitempty"`
+	// Webhook says how the platform reaches the conversion webhook.
+	Webhook *apiextensionsv1.WebhookClientConfig `json:"webhook,omitempty"`
 }
 
 // Encode returns the set without its policy, for another process of the platform.
@@ -22,7 +24,7 @@ func Encode(s *Set) ([]byte, error) {
 	all := []encoded{}
 	for _, name := range s.Names() {
 		one := s.Of(name)
-		all = append(all, encoded{one.CRD, one.Forced})
+		all = append(all, encoded{one.CRD, one.Forced, one.Webhook.Client()})
 	}
 	data, err := json.Marshal(all)
 	if err != nil {
@@ -42,7 +44,7 @@ func Decode(data []byte) (*Set, error) {
 		if one.CRD == nil || !IsShared(one.CRD) {
 			return nil, errors.New("decode shared definitions: one is not the platform's")
 		}
-		shared = append(shared, &Shared{CRD: one.CRD, Forced: one.Forced, InRange: true})
+		shared = append(shared, &Shared{CRD: one.CRD, Forced: one.Forced, InRange: true, Webhook: NewWebhook(one.Webhook)})
 	}
 	return NewSet("", shared...), nil
 }

@@ -28,8 +28,10 @@ const (
 
 // Shared is a definition of the host with what the platform says about it for one space.
 type Shared struct {
-	// CRD is the definition as it is on the host. It is shared by all spaces, and must not be changed.
+	// CRD is the definition as [Serve] returns it. It is shared by all spaces, and must not be changed.
 	CRD *apiextensionsv1.CustomResourceDefinition
+	// Webhook converts objects of the definition. It is nil if none does.
+	Webhook *Webhook
 	// Forced means that the platform forces the definition on the space. Then InRange doesn't matter.
 	Forced bool
 	// InRange means that the platform shares the definition with the tenant of the space.
@@ -41,6 +43,16 @@ type Shared struct {
 
 	measure sync.Once
 	size    int64
+
+	call   sync.Once
+	called *apiextensionsv1.CustomResourceDefinition
+}
+
+// Served returns the definition as the API server of a space uses it, and doesn't show it to clients: by it, the server calls the
+// webhook. It is shared by all spaces, and must not be changed.
+func (s *Shared) Served() *apiextensionsv1.CustomResourceDefinition {
+	s.call.Do(func() { s.called = callable(s.CRD) })
+	return s.called
 }
 
 // Size returns how much memory the definition takes, in bytes.

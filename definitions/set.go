@@ -20,6 +20,7 @@ type Set struct {
 	policy  Policy
 	shared  map[string]*Shared
 	version string
+	all     string // version, and the webhooks
 }
 
 // NewSet returns the set of a space. Each definition is as [Serve] returns it. Those that are neither forced nor in range are left out.
@@ -40,6 +41,10 @@ func NewSet(policy Policy, shared ...*Shared) *Set {
 		_, _ = fmt.Fprintf(hash, "%q %q %q %t %t %q\n", name, one.CRD.UID, one.CRD.ResourceVersion, one.Forced, one.InRange, one.CRD.Annotations[AnnotationShare])
 	}
 	s.version = hex.EncodeToString(hash.Sum(nil))
+	for _, name := range s.Names() {
+		_, _ = fmt.Fprintf(hash, "%q %q\n", name, s.shared[name].Webhook.version())
+	}
+	s.all = hex.EncodeToString(hash.Sum(nil))
 	return s
 }
 
@@ -91,6 +96,15 @@ func (s *Set) Version() string {
 		return ""
 	}
 	return s.version
+}
+
+// FullVersion is the same for sets of the same [Set.Version] whose webhooks are reached in the same way. A space doesn't switch because of
+// a webhook.
+func (s *Set) FullVersion() string {
+	if s == nil {
+		return ""
+	}
+	return s.all
 }
 
 // InForce returns which definition of a name is in force in the space. own says whether the space has one; if that is in force, CRD of the
@@ -156,7 +170,7 @@ func (s *Source) watch() <-chan struct{} {
 func (s *Source) Set(set *Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same := s.known && s.set.Version() == set.Version()
+	same := s.known && s.set.FullVersion() == set.FullVersion()
 	s.set, s.known = set, true
 	if s.changed != nil && !same {
 		close(s.changed)

@@ -90,7 +90,7 @@ func TestOnlyWhatSpacesServeIsAnotherVersion(t *testing.T) {
 func TestServeRefusesWhatSpacesCantServe(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
-		"a conversion webhook": func(c *apiextensionsv1.CustomResourceDefinition) {
+		"a conversion webhook that is nowhere": func(c *apiextensionsv1.CustomResourceDefinition) {
 			c.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}
 		},
 		"no structural schema": func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.PreserveUnknownFields = true },

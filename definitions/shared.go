@@ -40,12 +40,14 @@ var ErrUnsupported = errors.New("can't be shared")
 // stored are versions in which spaces may have stored objects. The host doesn't know these objects, and may have dropped the version. It
 // is added then, without being served, so that spaces can read the objects. Its schema accepts everything.
 //
+// Where the host's conversion webhook is, spaces don't know: see [WebhookOf]. What they have instead leads nowhere.
+//
 // Its resource version is made of the content that spaces serve, with a leading zero. So it differs from each resource version of a
 // space, an informer of a space can tell one definition from another, and what changes nothing for spaces is no other version, such as
 // most of the status. Spaces see that as it was when the content changed last.
 func Serve(host *apiextensionsv1.CustomResourceDefinition, share string, stored ...string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	if c := host.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
-		return nil, fmt.Errorf("%s: %w: spec.conversion.strategy is Webhook; share a definition whose strategy is None", host.Name, ErrUnsupported)
+	if converts(host) && !hasWebhook(host) {
+		return nil, fmt.Errorf("%s: %w: spec.conversion.strategy is Webhook, and there is no spec.conversion.webhook.clientConfig; add it", host.Name, ErrUnsupported)
 	}
 	if host.Spec.PreserveUnknownFields {
 		return nil, fmt.Errorf("%s: %w: spec.preserveUnknownFields is true; give the definition a structural schema", host.Name, ErrUnsupported)
@@ -54,6 +56,9 @@ func Serve(host *apiextensionsv1.CustomResourceDefinition, share string, stored 
 		return nil, fmt.Errorf("%s: %w: the host doesn't serve it yet; see its status.conditions", host.Name, ErrUnsupported)
 	}
 	served := host.DeepCopy()
+	if hasWebhook(served) {
+		hideWebhook(served, "https")
+	}
 	for _, name := range stored {
 		if !slices.ContainsFunc(served.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name }) {
 			served.Spec.Versions = append(served.Spec.Versions, unserved(name))

@@ -110,7 +110,11 @@ func newChain(
 	upstream := webhook.NewDefaultAuthenticationInfoResolverWrapper(
 		core.ControlPlane.ProxyTransport, nil, generic.LoopbackClientConfig, generic.TracerProvider)
 	auth := func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return plugins.WebhooksBy(dial, plugins.MaxConverted)(upstream(r))
+		own := plugins.WebhooksBy(dial, plugins.MaxConverted, c.Account)(upstream(r))
+		if c.Definitions == nil {
+			return own
+		}
+		return plugins.NewSharedConversions(ctx, c.Definitions, c.Account).Wrap(own)
 	}
 	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(
 		*generic, factory, initializers, o.CompletedOptions, o.MasterCount, services, auth)

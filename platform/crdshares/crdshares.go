@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -171,10 +172,20 @@ func (s *served) orAsBefore(before *served) *served {
 	if before == nil || before.share != s.share || before.optional == nil {
 		return s
 	}
-	if s.reason == v1alpha1.ReasonDefinitionUnavailable || s.optional != nil && definitions.SameContent(s.optional.CRD, before.optional.CRD) {
+	same := s.optional != nil && definitions.SameContent(s.optional.CRD, before.optional.CRD)
+	switch {
+	case s.reason == v1alpha1.ReasonDefinitionUnavailable, same && definitions.SameWebhook(s.optional.Webhook, before.optional.Webhook):
 		s.forced, s.optional = before.forced, before.optional
+	case same: // what spaces have stays in memory once
+		s.offer(before.optional.CRD, s.optional.Webhook)
 	}
 	return s
+}
+
+// offer makes what spaces have of a definition.
+func (s *served) offer(crd *apiextensionsv1.CustomResourceDefinition, webhook *definitions.Webhook) {
+	s.forced = &definitions.Shared{CRD: crd, Webhook: webhook, Forced: true, InRange: true}
+	s.optional = &definitions.Shared{CRD: crd, Webhook: webhook, InRange: true}
 }
 
 // set gives a space what is shared with it. While that isn't known, it keeps what it has. The caller holds mu.

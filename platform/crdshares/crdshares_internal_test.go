@@ -226,3 +226,31 @@ func TestHostileSchemasAreNotShared(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// C5: a conversion webhook moves, or gets another CA. What spaces have of the definition stays in memory once.
+func TestAWebhookThatMovesLeavesTheDefinition(t *testing.T) {
+	t.Parallel()
+	offered := func(url string) *served {
+		host := testcrd.New("example.com", "Gadget", &apiextensionsv1.JSONSchemaProps{Type: "object"})
+		host.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &url}},
+		}
+		crd, err := definitions.Serve(host, gadgets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &served{share: "a"}
+		s.offer(crd, definitions.WebhookOf(host))
+		return s
+	}
+	before := offered("https://hook")
+	if same := offered("https://hook").orAsBefore(before); same.optional != before.optional || same.forced != before.forced {
+		t.Error("the same definition is in memory once more")
+	}
+	moved := offered("https://moved").orAsBefore(before)
+	for what, is := range map[string]*definitions.Shared{"optional": moved.optional, "forced": moved.forced} {
+		if is.CRD != before.optional.CRD || *is.Webhook.Client().URL != "https://moved" || is.Forced != (what == "forced") {
+			t.Errorf("%s: spaces have %+v, want the same definition with the new webhook", what, is)
+		}
+	}
+}

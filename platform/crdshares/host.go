@@ -90,8 +90,7 @@ func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, ve
 	case err != nil:
 		result.reason, result.message = v1alpha1.ReasonDefinitionUnavailable, err.Error()
 	default:
-		result.forced = &definitions.Shared{CRD: crd, Forced: true, InRange: true}
-		result.optional = &definitions.Shared{CRD: crd, InRange: true}
+		result.offer(crd, definitions.WebhookOf(definition))
 	}
 	return result
 }

@@ -84,6 +84,6 @@ func (s *sharedDefinitions) serve(mux *http.ServeMux) {
 	}))
 	mux.Handle("GET "+dedicated.DefinitionsPath, control.Answer(func(*http.Request) (any, error) {
 		set, _ := s.source.Watch()
-		return dedicated.Defined{Version: set.Version()}, nil
+		return dedicated.Defined{Version: set.FullVersion()}, nil
 	}))
 }

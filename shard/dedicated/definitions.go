@@ -19,7 +19,7 @@ const DefinitionsPath = "/definitions"
 
 // Defined says which shared definitions a process has.
 type Defined struct {
-	// Version is that of the set.
+	// Version is the full version of the set.
 	Version string `json:"version"`
 }
 
@@ -32,7 +32,7 @@ func (p *Process) Define(ctx context.Context, set *definitions.Set) error {
 	if err := p.client.Do(asking, http.MethodGet, DefinitionsPath, &has); err != nil {
 		return fmt.Errorf("ask which shared definitions space %s has: %w", p.space, err)
 	}
-	if has.Version == set.Version() {
+	if has.Version == set.FullVersion() {
 		return nil
 	}
 	data, err := definitions.Encode(set)

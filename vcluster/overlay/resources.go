@@ -82,7 +82,7 @@ func (s *Space) expireResources(name string) {
 	}
 }
 
-// intern returns the process's copy of a shared definition.
+// intern returns the process's copy of a shared definition, by which the API server calls its webhook.
 func (s *Space) intern(object any) (any, error) {
 	crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || !definitions.IsShared(crd) {
@@ -90,7 +90,7 @@ func (s *Space) intern(object any) (any, error) {
 	}
 	set, _ := s.current()
 	if shared := set.Of(crd.Name); shared != nil && shared.CRD.UID == crd.UID {
-		return shared.CRD, nil
+		return shared.Served(), nil
 	}
 	return object, nil // the watch ends soon, and the list after it has the other
 }

@@ -142,7 +142,7 @@ func TestWebhooksAreCalledWithoutASlot(t *testing.T) {
 		slots.Release(1)
 		return true
 	}
-	webhook := boundAnswers(maxAdmitted)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
+	webhook := boundAnswers(maxAdmitted, nil)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 		if !free() {
 			t.Error("a webhook is called with a slot")
 		}
@@ -187,7 +187,7 @@ func TestWebhooksAreCalledWithoutASlot(t *testing.T) {
 // L3: a webhook that takes too long does not have what comes after it evaluated without a slot.
 func TestHostileWebhooksThatTimeOutGiveTheSlotBack(t *testing.T) {
 	slots := semaphore.NewWeighted(1)
-	webhook := boundAnswers(maxAdmitted)(roundtrip.Func(func(r *http.Request) (*http.Response, error) {
+	webhook := boundAnswers(maxAdmitted, nil)(roundtrip.Func(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}))

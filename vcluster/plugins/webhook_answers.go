@@ -38,21 +38,27 @@ const (
 	callCopies = 3
 )
 
-// holdConversion takes what the call of a conversion webhook holds from the request that it is for. What admission webhooks hold is
-// taken before they are called: some of them may be ignored if they fail.
-func holdConversion(r *http.Request, limit int) (*bounds.Reservation, error) {
-	if limit != MaxConverted {
+// holdConversion takes what the call of a conversion webhook holds from the account, which may be nil: upstream makes the call without
+// the context of the request that it is for. What admission webhooks hold is taken before they are called: some of them may be ignored
+// if they fail.
+func holdConversion(r *http.Request, limit int, account *bounds.Account) (*bounds.Reservation, error) {
+	if limit != MaxConverted || account == nil {
 		return nil, nil
 	}
-	held := bounds.ReservationOf(r.Context()).Part()
-	return held, held.Grow(callMemory + callCopies*max(0, r.ContentLength))
+	held := account.Reserve(bounds.MemoryBytes, 0)
+	if err := held.Grow(callMemory + callCopies*max(0, r.ContentLength)); err != nil {
+		held.End()
+		return nil, err
+	}
+	return held, nil
 }
 
 // boundAnswers fails the reading of an answer that is longer than limit, or has a patch that takes too long to apply.
-func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
+// What conversion webhooks hold, the account has.
+func boundAnswers(limit int, account *bounds.Account) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundtrip.Func(func(r *http.Request) (*http.Response, error) {
-			held, err := holdConversion(r, limit)
+			held, err := holdConversion(r, limit, account)
 			if err != nil {
 				roundtrip.CloseBody(r)
 				return nil, err
@@ -61,6 +67,10 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 			if err != nil {
 				held.End()
 				return nil, err
+			}
+			reading := bounds.ReservationOf(r.Context())
+			if reading == nil {
+				reading = held
 			}
 			slot := webhookSlotOf(r.Context())
 			slot.beginCall()
@@ -74,7 +84,10 @@ func boundAnswers(limit int) func(http.RoundTripper) http.RoundTripper {
 				slot.endCall()
 				held.End()
 			})}
-			resp.Body = &boundedBody{resp.Body, limit, limit, &answerSize{object: object, admission: limit == maxAdmitted}, bounds.ReservationOf(r.Context())}
+			resp.Body = &boundedBody{
+				ReadCloser: resp.Body, limit: limit, left: limit, size: &answerSize{object: object, admission: limit == maxAdmitted},
+				reservation: reading,
+			}
 			return resp, nil
 		})
 	}
@@ -127,11 +140,13 @@ type boundedBody struct {
 	limit, left int
 	size        requests.DocumentSize
 	reservation *bounds.Reservation
+	refused     bool // what was read may not be read on
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= n; b.left < 0 {
+		b.refused = true
 		return 0, fmt.Errorf("the webhook's response is longer than %d bytes; return less, for example a smaller patch", b.limit)
 	}
 	size, refused := b.size.Add(p[:n])
@@ -139,6 +154,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		refused = b.reservation.Grow(size)
 	}
 	if refused != nil {
+		b.refused = true
 		return 0, fmt.Errorf("read the webhook's response: %w", refused)
 	}
 	return n, err

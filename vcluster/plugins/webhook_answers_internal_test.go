@@ -44,7 +44,7 @@ func TestHostileAPatchIsAccountedWithWhatItBecomes(t *testing.T) {
 // answering asks a webhook for an object, and returns the error of reading what it answers.
 func answering(t *testing.T, limit int, object, answer string) error {
 	t.Helper()
-	webhook := boundAnswers(limit)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
+	webhook := boundAnswers(limit, nil)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 		return &http.Response{Body: io.NopCloser(strings.NewReader(answer))}, nil
 	}))
 	reservation := bounds.NewAccount(nil).Reserve(bounds.MemoryBytes, 0)
@@ -97,7 +97,7 @@ func TestHostileAWebhooksPatchIsBoundedByItsWork(t *testing.T) {
 // L3 (S2): an answer is read up to what an object may have.
 func TestHostileAWebhookAnswersNoMoreThanAllowed(t *testing.T) {
 	for limit, length := range map[int]int{maxAdmitted: maxAdmitted + 1, MaxConverted: MaxConverted + 1} {
-		webhook := boundAnswers(limit)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
+		webhook := boundAnswers(limit, nil)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 			return &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat(" ", length)))}, nil
 		}))
 		account := bounds.NewAccount(nil)

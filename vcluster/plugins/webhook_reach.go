@@ -14,10 +14,13 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+
+	"github.com/berth-dev/berth/bounds"
 )
 
-// WebhooksBy makes webhook clients use dial, whatever upstream set before, and read answers of at most maxAnswer bytes.
-func WebhooksBy(dial utilnet.DialFunc, maxAnswer int) webhook.AuthenticationInfoResolverWrapper {
+// WebhooksBy makes webhook clients use dial, whatever upstream set before, and read answers of at most maxAnswer bytes. What calls
+// of conversion webhooks hold, the account has, which may be nil.
+func WebhooksBy(dial utilnet.DialFunc, maxAnswer int, account *bounds.Account) webhook.AuthenticationInfoResolverWrapper {
 	through := func(c *rest.Config, err error) (*rest.Config, error) {
 		if err != nil {
 			return nil, err
@@ -31,7 +34,7 @@ func WebhooksBy(dial utilnet.DialFunc, maxAnswer int) webhook.AuthenticationInfo
 		c.Dial = dial
 		// That there is one also keeps client-go from caching the transport for good: tenants make many.
 		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-		c.Wrap(boundAnswers(maxAnswer))
+		c.Wrap(boundAnswers(maxAnswer, account))
 		return c, nil
 	}
 	return func(next webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
@@ -52,7 +55,7 @@ func WebhooksReachBy(o *kubeoptions.AdmissionOptions, dial utilnet.DialFunc) {
 	g := o.GenericAdmission
 	g.Decorators = append(admission.Decorators{admission.DecoratorFunc(func(plugin admission.Interface, _ string) admission.Interface {
 		if w, ok := plugin.(webhookinit.WantsAuthenticationInfoResolverWrapper); ok {
-			w.SetAuthenticationInfoResolverWrapper(WebhooksBy(dial, maxAdmitted))
+			w.SetAuthenticationInfoResolverWrapper(WebhooksBy(dial, maxAdmitted, nil))
 		}
 		return plugin
 	})}, g.Decorators...)
