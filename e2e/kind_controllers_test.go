@@ -63,7 +63,7 @@ func TestControllersOfARealClusterServeSpaces(t *testing.T) {
 	host, images := realCluster(t, envImage, envTool, envDrivers)
 	image, tool := images[0], images[1]
 	ownRelease(t, host, controllersRelease, spacesOfControllers...)
-	defineGateways(t, host)
+	defineGateways(t, host, "standard")
 	provideVolumes(t, host)
 	install(t, host, "ingress-controller")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", controllersRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
@@ -98,12 +98,15 @@ func TestControllersOfARealClusterServeSpaces(t *testing.T) {
 
 var imageOf = regexp.MustCompile(`image: (\S+)`)
 
-// install has a driver run, as an admin would, until the test ends.
-func install(t *testing.T, host *cluster, driver string) {
+// install has a driver run, as an admin would, until the test ends, with these arguments besides its others.
+func install(t *testing.T, host *cluster, driver string, args ...string) {
 	t.Helper()
 	manifest := imageOf.ReplaceAllStringFunc(string(must(os.ReadFile("../hack/drivers/manifests/"+driver+".yaml"))(t)), func(image string) string {
 		return "image: " + strings.Replace(os.Getenv(envDrivers), "*", strings.TrimPrefix(image, "image: "), 1)
 	})
+	for _, arg := range args {
+		manifest = strings.Replace(manifest, "args: [", "args: ["+arg+", ", 1)
+	}
 	t.Cleanup(func() {
 		record(context.WithoutCancel(t.Context()), t, host, driver)
 		host.kubectlAfter(t, manifest, "delete", "--ignore-not-found", "-f", "-")

@@ -36,15 +36,20 @@ spec:
     backendRefs: [{name: blog, port: 80}]
 `
 
-// defineGateways gives the host the Gateway API's definitions, of the release that
+// defineGateways gives the host the Gateway API's definitions of a channel, of the release that
 // the controller in hack/drivers is made for, until the test ends.
-func defineGateways(t *testing.T, host *cluster) {
+func defineGateways(t *testing.T, host *cluster, channel string) {
 	t.Helper()
-	dir := moduleOf(t, "drivers", "sigs.k8s.io/gateway-api") + "/config/crd/standard"
+	dir := definitionsOfGateways(t, channel)
 	t.Cleanup(func() { host.kubectlAfter(t, "", "delete", "--ignore-not-found", "-f", dir) })
 	host.kubectl(t, "apply", "--server-side", "-f", dir)
 	host.awaitCRD(t, "gateways.gateway.networking.k8s.io")
 	host.awaitCRD(t, "httproutes.gateway.networking.k8s.io")
+}
+
+func definitionsOfGateways(t *testing.T, channel string) string {
+	t.Helper()
+	return moduleOf(t, "drivers", "sigs.k8s.io/gateway-api") + "/config/crd/" + channel
 }
 
 // moduleOf is where the sources of a module are, of the version that a directory of hack uses.

@@ -53,8 +53,8 @@ func TestRoutesOfARealClusterLeadToSpaces(t *testing.T) {
 		removeSyncs(ctx, t, host, routesRelease, []string{"mall", "default"}, kinds...)
 		host.kubectlAfter(t, "", "delete", "--ignore-not-found", "namespace", "gateways")
 	})
-	defineGateways(t, host)
-	install(t, host, "ingress-controller")
+	defineGateways(t, host, "experimental")
+	install(t, host, "ingress-controller", "-tcp-routes")
 	host.kubectl(t, "label", "namespace", "ingress-controller", "berth.dev/reaches-pods=true")
 	helm(t, "install", "berth", "../charts/berth", "--namespace", routesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
 		"--set", ofImage(images[0])+",storage.size=1Gi,service.type=NodePort,tenants.mall.quota.pods=5,sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true")

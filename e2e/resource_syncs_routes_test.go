@@ -38,11 +38,9 @@ spec:
 // examples is where the examples of the README are.
 var examples = filepath.Join("..", "examples")
 
-// syncRoutes gives a host the definitions of the Gateway API, and has its routes synced by the example. secure is called before they can be
-// ready.
+// syncRoutes has the routes of the Gateway API synced by the example. The host has their definitions. secure is called before they can be ready.
 func syncRoutes(t *testing.T, host *cluster, secure func()) {
 	t.Helper()
-	host.kubectl(t, "apply", "--server-side", "-f", moduleOf(t, "drivers", "sigs.k8s.io/gateway-api")+"/config/crd/standard")
 	host.kubectl(t, "apply", "-f", filepath.Join(examples, "gateway-routes"))
 	if secure != nil {
 		secure()
@@ -57,6 +55,7 @@ func TestRoutesAreSyncedByDeclaration(t *testing.T) {
 	host := b.host(t)
 	spaces := b.tenants(t, host, "mall", "rival")
 	mall, rival := spaces[0], spaces[1]
+	host.kubectl(t, "apply", "--server-side", "-f", definitionsOfGateways(t, "standard"))
 	syncRoutes(t, host, nil)
 	const selecting = "{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: default}, spec: {selector: {app: shop}, ports: [{port: 80}]}}"
 	mall.apply(t, selecting)

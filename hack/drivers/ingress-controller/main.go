@@ -37,17 +37,18 @@ func main() {
 	class := flag.String("ingress-class", "shared", "the ingress class that is served")
 	address := flag.String("address", "", "the address that ingresses and gateways are told to have")
 	gateways := flag.Bool("gateways", false, "serve gateways, too")
+	tcp := flag.Bool("tcp-routes", false, "write the status of TCPRoutes; the host has to have the definitions of the experimental channel")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := serve(ctx, *class, *address, *gateways); err != nil {
+	if err := serve(ctx, *class, *address, *gateways, *tcp); err != nil {
 		fmt.Fprintln(os.Stderr, "ingress-controller:", err)
 		os.Exit(1) //nolint:gocritic // the signals are the process's
 	}
 }
 
 // serve ends with its context, or when a port can't be served.
-func serve(ctx context.Context, class, address string, gateways bool) error {
+func serve(ctx context.Context, class, address string, gateways, tcp bool) error {
 	pool := safe.NewPool(ctx)
 	defer pool.Stop()
 	configurations := make(chan dynamic.Message)
@@ -62,7 +63,7 @@ func serve(ctx context.Context, class, address string, gateways bool) error {
 			StatusAddress: &gateway.StatusAddress{IP: address},
 			EntryPoints:   map[string]gateway.Entrypoint{web: {Address: ":80"}, webSecure: {Address: ":443", HasHTTPTLSConf: true}, "tcp": {Address: ":5432"}},
 			// For TCPRoutes. Of these and of TLSRoutes, it only writes the status.
-			ExperimentalChannel: true,
+			ExperimentalChannel: tcp,
 		}
 		p.SetDefaults()
 		if err := p.Init(); err != nil {
