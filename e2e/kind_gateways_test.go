@@ -40,16 +40,25 @@ spec:
 // the controller in hack/drivers is made for, until the test ends.
 func defineGateways(t *testing.T, host *cluster, channel string) {
 	t.Helper()
-	dir := definitionsOfGateways(t, channel)
-	t.Cleanup(func() { host.kubectlAfter(t, "", "delete", "--ignore-not-found", "-f", dir) })
-	host.kubectl(t, "apply", "--server-side", "-f", dir)
+	files := definitionsOfGateways(t, channel)
+	t.Cleanup(func() {
+		host.kubectlAfter(t, "", append([]string{"delete", "--ignore-not-found"}, files...)...)
+	})
+	host.kubectl(t, append([]string{"apply", "--server-side"}, files...)...)
 	host.awaitCRD(t, "gateways.gateway.networking.k8s.io")
 	host.awaitCRD(t, "httproutes.gateway.networking.k8s.io")
 }
 
-func definitionsOfGateways(t *testing.T, channel string) string {
+// definitionsOfGateways returns arguments of kubectl for the files of a channel.
+func definitionsOfGateways(t *testing.T, channel string) (args []string) {
 	t.Helper()
-	return moduleOf(t, "drivers", "sigs.k8s.io/gateway-api") + "/config/crd/" + channel
+	files := must(filepath.Glob(moduleOf(t, "drivers", "sigs.k8s.io/gateway-api") + "/config/crd/" + channel + "/gateway.networking.k8s.io_*.yaml"))(t)
+	for _, file := range files {
+		if !strings.Contains(file, "_vap_") { // a policy that keeps who has installed them from a change of the channel
+			args = append(args, "-f", file)
+		}
+	}
+	return args
 }
 
 // moduleOf is where the sources of a module are, of the version that a directory of hack uses.

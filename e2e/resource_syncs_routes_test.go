@@ -55,7 +55,7 @@ func TestRoutesAreSyncedByDeclaration(t *testing.T) {
 	host := b.host(t)
 	spaces := b.tenants(t, host, "mall", "rival")
 	mall, rival := spaces[0], spaces[1]
-	host.kubectl(t, "apply", "--server-side", "-f", definitionsOfGateways(t, "standard"))
+	host.kubectl(t, append([]string{"apply", "--server-side"}, definitionsOfGateways(t, "standard")...)...)
 	syncRoutes(t, host, nil)
 	const selecting = "{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: default}, spec: {selector: {app: shop}, ports: [{port: 80}]}}"
 	mall.apply(t, selecting)
