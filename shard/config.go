@@ -65,6 +65,10 @@ type Config struct {
 	// what was requested. It must not block.
 	QuotaShort func(space string, requested corev1.ResourceList)
 
+	// Withdraw, if set, is called before a Service of a space leads out of it. It deletes what the host has of syncs that the space doesn't
+	// run with, and that could lead to the Service. See [syncer.Config].
+	Withdraw func(ctx context.Context, space string, runs []*declaration.Declaration) error
+
 	// Woken, if set, is called when a start ends, with the time since the space was wanted and the error of the start.
 	// It must neither block nor call the shard.
 	Woken func(space string, took time.Duration, err error)

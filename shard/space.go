@@ -164,11 +164,15 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 	if settings.Access != nil {
 		shares = plane
 	}
+	var withdraw func(context.Context) error
+	if s.config.Withdraw != nil {
+		withdraw = func(ctx context.Context) error { return s.config.Withdraw(ctx, name, settings.Declared) }
+	}
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,
 		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Patches: settings.Patches, Tenant: func() string { return settings.Access.Get().Tenant }, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Shares: shares, Logger: logger,
 		QuotaShort: func(requested corev1.ResourceList) { s.config.QuotaShort(name, requested) },
-		Declared:   settings.Declared,
+		Declared:   settings.Declared, Withdraw: withdraw,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))

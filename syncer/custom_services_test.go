@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ import (
 // routed returns the environment of a space whose tickets name Services.
 func routed(t *testing.T, name string) *customEnv {
 	t.Helper()
-	return declared(t, name, v1alpha1.SyncedField{Path: "spec.backend", Type: v1alpha1.FieldObject, Resource: "services"})
+	return declaredWith(t, name, v1alpha1.SyncedField{Path: "spec.backend", Type: v1alpha1.FieldObject, Resource: "services"})
 }
 
 // service writes the Service hand of the space, as change makes it of one that selects pods.
@@ -157,4 +158,49 @@ func TestHostileServicesThatLeadOutDuringACreate(t *testing.T) {
 	env.play([]step{env.service("select pods", selecting), env.put("one", map[string]any{"backend": "hand"})})
 	<-created
 	env.play([]step{env.lacksTicket("one"), env.isRefused("one"), {"see the Service lead out", env.outOnHost}})
+}
+
+// S2: a Service leads out when what could lead to it, and isn't synced any more, is gone from the host.
+func TestHostileServicesWaitForWhatIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, "withdraws")
+	var asked atomic.Int64
+	var gone atomic.Bool
+	env.withdraw = func(context.Context) error {
+		asked.Add(1)
+		if !gone.Load() {
+			return errors.New("the host can't be asked")
+		}
+		return nil
+	}
+	env.begin(nil)
+	// Of the first, the type changes; to the second, endpoints are written.
+	slices := env.host.DiscoveryV1().EndpointSlices(env.space.HostNamespace())
+	custom := &customEnv{testEnv: env}
+	env.play([]step{custom.service("select pods", selecting), custom.service("lead out", leadingOut), {"be asked again", func(context.Context) error {
+		if n := asked.Load(); n < 3 {
+			return fmt.Errorf("it was %d times", n)
+		}
+		return nil
+	}}})
+	if err := custom.outOnHost(t.Context()); err == nil {
+		t.Error("the Service leads out")
+	}
+	env.play([]step{custom.service("select nothing", func(v *corev1.Service) { selecting(v); v.Spec.Selector = nil })})
+	env.writeEndpoints(t)
+	before := asked.Load()
+	env.play([]step{{"be asked again", func(context.Context) error {
+		if asked.Load() < before+3 {
+			return errors.New("not yet")
+		}
+		return nil
+	}}})
+	if _, err := slices.Get(t.Context(), env.hostName("hand"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the endpoints on the host: %v", err)
+	}
+	gone.Store(true)
+	env.play([]step{{"see the endpoints on the host", func(ctx context.Context) error {
+		_, err := slices.Get(ctx, env.hostName("hand"), metav1.GetOptions{})
+		return err
+	}}})
 }

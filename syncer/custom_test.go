@@ -61,15 +61,19 @@ type customEnv struct {
 	inSpace, atHost client.Client
 }
 
-// declared returns the environment of a space of which tickets are synced, with these fields in addition.
-func declared(t *testing.T, name string, further ...v1alpha1.SyncedField) *customEnv {
+// declared returns the environment of a space of which tickets are synced.
+func declared(t *testing.T, name string) *customEnv {
+	t.Helper()
+	return declaredWith(t, name, v1alpha1.SyncedField{Path: "spec.secret", Type: v1alpha1.FieldReturnedSecret},
+		v1alpha1.SyncedField{Path: "spec.parent", Type: v1alpha1.FieldObject}, v1alpha1.SyncedField{Path: "spec.pods", Type: v1alpha1.FieldSelector})
+}
+
+// declaredWith returns the environment of a space of which these fields of tickets are synced.
+func declaredWith(t *testing.T, name string, fields ...v1alpha1.SyncedField) *customEnv {
 	t.Helper()
 	env := &customEnv{testEnv: newEnv(t, name)}
 	crd := tickets(name + ".example.com")
-	spec := v1alpha1.ResourceSyncSpec{Direction: v1alpha1.SyncToHost, Version: "v1", Status: []string{"status.phase"}, Fields: []v1alpha1.SyncedField{
-		{Path: "spec.secret", Type: v1alpha1.FieldReturnedSecret}, {Path: "spec.parent", Type: v1alpha1.FieldObject}, {Path: "spec.pods", Type: v1alpha1.FieldSelector},
-	}}
-	spec.Fields = append(spec.Fields, further...)
+	spec := v1alpha1.ResourceSyncSpec{Direction: v1alpha1.SyncToHost, Version: "v1", Status: []string{"status.phase"}, Fields: fields}
 	d, errs := declaration.Compile(&v1alpha1.ResourceSync{ObjectMeta: metav1.ObjectMeta{Name: crd.Name, UID: "of-" + types.UID(name)}, Spec: spec}, crd)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())

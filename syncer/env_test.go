@@ -56,6 +56,7 @@ type testEnv struct {
 	domains   []string
 	shares    bool // the syncer writes what is shared
 	declared  []*declaration.Declaration
+	withdraw  func(context.Context) error
 	config    vcluster.Config
 	plane     *vcluster.ControlPlane
 	reach     atomic.Pointer[http.RoundTripper] // the plane, nil while it is down
@@ -239,7 +240,7 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	}
 	s, err := syncer.New(syncer.Config{
 		Account: env.limits, Shares: shares,
-		Space: space, Where: env.where, Host: run.host, Sync: env.sync, Declared: env.declared, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
+		Space: space, Where: env.where, Host: run.host, Sync: env.sync, Declared: env.declared, Withdraw: env.withdraw, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

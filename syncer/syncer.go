@@ -78,6 +78,9 @@ type Config struct {
 	Patches *patches.Patches
 	// Declared are the custom resources that are synced, too. The host's watches of them have synced, and the space has their definitions.
 	Declared []*declaration.Declaration
+	// Withdraw, if set, deletes the space's objects on the host that name Services, of custom resources that aren't in Declared. It is called
+	// before a Service leads out of the space, and returns an error unless they are gone.
+	Withdraw func(context.Context) error
 	// Tenant, if set, returns the tenant of the space; empty if it has none.
 	Tenant func() string
 	// Virtual is a configuration for clients of the space's API with all rights.
@@ -136,7 +139,7 @@ func New(c Config) (*Syncer, error) {
 // declare declares the enabled resources, and deletes the stale objects of the others.
 func (s *Syncer) declare(c Config) error {
 	classes := classes.New(s.engine)
-	services := services.New(s.engine)
+	services := services.New(s.engine, c.Withdraw)
 	declarations := classes.Declarations()
 	for _, of := range []map[string]func() error{
 		pods.New(s.engine, pods.Config{

@@ -83,6 +83,9 @@ func checkListener(path *field.Path, namespace string, l *gatewayv1.Listener) (e
 		}
 	}
 	if l.TLS == nil {
+		if l.Protocol == gatewayv1.TLSProtocolType {
+			errs = append(errs, field.Required(path.Child("tls"), "set the mode Passthrough for protocol TLS"))
+		}
 		return errs
 	}
 	path = path.Child("tls")

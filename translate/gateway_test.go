@@ -116,6 +116,7 @@ func TestListenersTellHostNamesAndRoutes(t *testing.T) {
 		"HTTP":                         {listener: gatewayv1.Listener{Protocol: gatewayv1.HTTPProtocolType, Port: 80}},
 		"HTTPS":                        {listener: gatewayv1.Listener{Protocol: gatewayv1.HTTPSProtocolType, Port: 443, TLS: &gatewayv1.GatewayTLSConfig{}}},
 		"TLS that passes through":      {listener: gatewayv1.Listener{Protocol: gatewayv1.TLSProtocolType, Port: 443, TLS: passthrough}},
+		"TLS without a mode":           {gatewayv1.Listener{Protocol: gatewayv1.TLSProtocolType, Port: 443}, "set the mode Passthrough"},
 		"TLS for the host's end":       {gatewayv1.Listener{Protocol: gatewayv1.TLSProtocolType, Port: 443, TLS: &gatewayv1.GatewayTLSConfig{}}, "use Passthrough for protocol TLS"},
 		"HTTPS that passes through":    {gatewayv1.Listener{Protocol: gatewayv1.HTTPSProtocolType, Port: 443, TLS: passthrough}, "use Terminate for protocol HTTPS"},
 		"TLS at a port of its own":     {gatewayv1.Listener{Protocol: gatewayv1.TLSProtocolType, Port: 8443, TLS: passthrough}, "port 443 for HTTPS and TLS"},

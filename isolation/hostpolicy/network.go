@@ -103,9 +103,10 @@ func ingresses() []admissionv1.Validation {
 func gateways() []admissionv1.Validation {
 	const own = "(!has(r.namespace) || r.namespace == request.namespace)"
 	return []admissionv1.Validation{
-		Refuse("a space's gateways may have neither spec.addresses nor spec.infrastructure, and each listener must use HTTP at port 80, or HTTPS or TLS at port 443, and may have no wildcard hostname, no TLS options, and only routes and certificates of the space",
+		Refuse("a space's gateways may have neither spec.addresses nor spec.infrastructure, and each listener must use HTTP at port 80, HTTPS at port 443, or TLS at port 443 with mode Passthrough, and may have no wildcard hostname, no TLS options, and only routes and certificates of the space",
 			about("gateways", "!has(object.spec.addresses) && !has(object.spec.infrastructure) && "+
 				"object.spec.listeners.all(l, (l.protocol == 'HTTP' && l.port == 80 || l.protocol in ['HTTPS', 'TLS'] && l.port == 443) && "+
+				"l.?tls.?mode.orValue('Terminate') == (l.protocol == 'TLS' ? 'Passthrough' : 'Terminate') && "+
 				"l.?hostname.orValue('*') != '' && !l.?hostname.orValue('*').contains('*') && "+
 				"l.?allowedRoutes.?namespaces.?from.orValue('Same') == 'Same' && l.?allowedRoutes.?kinds.orValue([]).all(k, k.kind in "+quoted(translate.RouteKinds()...)+") && "+
 				"size(l.?tls.?options.orValue({})) == 0 && l.?tls.?certificateRefs.orValue([]).all(r, "+own+"))")),

@@ -96,7 +96,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		Host: m.env.Host, Sync: sync,
 		Settings: m.settings,
 		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),
-		Quota: m.shares.Gate, QuotaShort: m.shares.Short, TenantQuota: m.tenantQuota,
+		Quota: m.shares.Gate, QuotaShort: m.shares.Short, Withdraw: m.syncs.Withdraw, TenantQuota: m.tenantQuota,
 		Prepare: m.prepare, Unprepared: m.unprepared, Changed: m.changed, NamespacesChanged: m.namespacesChanged,
 		Memory: shard.ProcessMemory(),
 		Idle:   specs.Idle, SpacesMax: m.config.SpacesMax, Woken: m.env.Metrics.Woken, Traces: m.env.Traces, Logger: m.logger,

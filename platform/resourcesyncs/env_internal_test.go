@@ -85,6 +85,7 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	e.s.listed[listOfSyncs], e.s.listed[listOfDefinitions] = true, true
+	e.s.host = hostClient(t)
 	e.host = interceptor.NewClient(hostClient(t), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			if err := e.unread[key.Name]; err != nil {

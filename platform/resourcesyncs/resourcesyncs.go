@@ -82,12 +82,15 @@ type Syncs struct {
 	states   map[string]*state                 // of syncs, by name; those of which nothing is known yet are missing
 	spaces   map[string]*spaceSyncs
 
+	host    client.Client      // set by Run, and not changed afterward
+	objects metadata.Interface // as host
+	ended   map[string]bool    // names of syncs whose objects name Services, and that were deleted
+
 	// Only follow uses these.
-	objects  metadata.Interface // of the host
-	declared map[string]string  // versions of what the host watches, by name
+	declared map[string]string // versions of what the host watches, by name
 	written  map[string]written
-	strays   map[string]bool // names of syncs whose strays could not be deleted
-	watches  atomic.Uint64   // how many declarations were new
+	clean    map[string]cleaned // by the names of syncs
+	watches  atomic.Uint64      // how many declarations were new
 }
 
 // nextWatch returns the number of a declaration that is watched anew.
@@ -109,7 +112,7 @@ func New(o Options) *Syncs {
 	}
 	return &Syncs{
 		options: o, pending: make(chan struct{}, 1), read: make(chan struct{}), listed: map[string]bool{}, syncs: map[string]*v1alpha1.ResourceSync{},
-		versions: map[string]string{}, states: map[string]*state{}, spaces: map[string]*spaceSyncs{}, written: map[string]written{},
+		versions: map[string]string{}, states: map[string]*state{}, spaces: map[string]*spaceSyncs{}, ended: map[string]bool{}, clean: map[string]cleaned{}, written: map[string]written{},
 	}
 }
 
@@ -117,7 +120,7 @@ func New(o Options) *Syncs {
 // once. The scheme of the client must have the API of Berth. The objects are the host's custom resources: those that name Services may be
 // deleted. changed is called for each space whose [Syncs.Version] has changed, and must return at once.
 func (s *Syncs) Run(ctx context.Context, host client.WithWatch, objects metadata.Interface, changed func(space string)) (stop func()) {
-	s.objects = objects
+	s.host, s.objects = host, objects
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	safego.Go(&group, "watch ResourceSyncs", func() { s.watchSyncs(watching, host) }, nil)
@@ -151,7 +154,7 @@ func (s *Syncs) watchSyncs(ctx context.Context, host client.WithWatch) {
 		&hostwatch.Store[*v1alpha1.ResourceSync, *v1alpha1.ResourceSync]{
 			Value: func(sync *v1alpha1.ResourceSync) *v1alpha1.ResourceSync { return sync },
 			Change: func(listed bool, change func(map[string]*v1alpha1.ResourceSync)) {
-				s.watched(listed, listOfSyncs, func() { change(s.syncs) })
+				s.watched(listed, listOfSyncs, func() { s.deleted(func() { change(s.syncs) }) })
 			},
 		})
 }
@@ -239,9 +242,7 @@ func (s *Syncs) update(ctx context.Context, host client.Client, now time.Time, n
 		changed(space)
 	}
 	pause = s.writeStatuses(ctx, host, now, syncs, states)
-	if s.removeAllStrays(ctx, host, syncs, before, states, noted || len(all) > 0) {
-		pause = sooner(pause, retry)
-	}
+	pause = sooner(pause, s.removeStrays(ctx, now, syncs))
 	for _, is := range states {
 		complete = complete && !is.unsettled()
 		pause = sooner(pause, is.pause(now))

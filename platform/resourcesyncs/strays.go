@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,21 +23,69 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
+// A controller of the host connects to the Services that host objects name. While a space syncs such objects, its syncer takes those away
+// whose Service is about to lead out of the space. Objects of a sync that the space doesn't have any more are strays: they are deleted when
+// the sync ends, and in any case before a Service of the space leads out.
+
 // straysPerList is how many objects are read at once.
 const straysPerList = 500
 
+// errStrays means that objects are still on the host.
+var errStrays = errors.New("a controller of the host has not released it yet")
+
 // namesServices reports whether objects of a ResourceSync name Services. Its API keeps that as it is while the ResourceSync exists.
 func namesServices(sync *v1alpha1.ResourceSync) bool {
-	return slices.ContainsFunc(sync.Spec.Fields, func(f v1alpha1.SyncedField) bool { return f.Resource == resources.Services })
+	return slices.ContainsFunc(sync.Spec.Fields, func(f v1alpha1.SyncedField) bool {
+		return f.Type == v1alpha1.FieldObject && f.Resource == resources.Services
+	})
 }
 
-// removeStrays deletes the objects on the host that name Services, of spaces whose sync has ended: a controller of the host would connect to
-// these Services, and nothing checks any more where they lead. When the ResourceSync is deleted, the host's garbage collector deletes them.
-// A space that still runs with the sync may create one again, which is deleted the next time.
-func (s *Syncs) removeStrays(ctx context.Context, host client.Client, sync *v1alpha1.ResourceSync) error {
+// deleted notes which of the syncs that name Services a change deletes. The host's garbage collector deletes their objects later. The caller
+// holds mu.
+func (s *Syncs) deleted(change func()) {
+	before := maps.Clone(s.syncs)
+	change()
+	for name, sync := range before {
+		if s.syncs[name] == nil && namesServices(sync) {
+			s.ended[name] = true
+		}
+	}
+}
+
+// Withdraw deletes the objects of a space on the host that name Services, of all syncs but those that the space runs with. It returns an
+// error unless they are gone. It is safe for concurrent use.
+func (s *Syncs) Withdraw(ctx context.Context, space string, runs []*declaration.Declaration) error {
+	s.mu.Lock()
+	known := s.listed[listOfSyncs]
+	names := maps.Clone(s.ended)
+	for name, sync := range s.syncs {
+		if namesServices(sync) {
+			names[name] = true
+		}
+	}
+	s.mu.Unlock()
+	if !known {
+		return errors.New("the ResourceSyncs of the host are not known yet")
+	}
+	for _, d := range runs {
+		delete(names, d.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if err := s.remove(ctx, name, translate.Space{Name: space}.HostNamespace(), func(of string) bool { return of == space }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes the objects of a sync, in a namespace or in all, of the spaces that are strays. It returns an error unless they are gone.
+func (s *Syncs) remove(ctx context.Context, name, namespace string, stray func(space string) bool) error {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := host.Get(ctx, client.ObjectKey{Name: sync.Name}, crd); err != nil {
-		return client.IgnoreNotFound(err) // without the definition, there are no objects
+	if err := s.host.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil // without the definition, there are no objects
+		}
+		return fmt.Errorf("read the definition of %s: %w", name, err)
 	}
 	served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
 	if served < 0 {
@@ -45,19 +95,24 @@ func (s *Syncs) removeStrays(ctx context.Context, host client.Client, sync *v1al
 	var errs []error
 	o := metav1.ListOptions{LabelSelector: translate.LabelSpace, Limit: straysPerList}
 	for {
-		all, err := objects.List(ctx, o)
+		all, err := objects.Namespace(namespace).List(ctx, o)
 		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("list %s: %w", sync.Name, err))...)
+			return errors.Join(append(errs, fmt.Errorf("list %s: %w", name, err))...)
 		}
 		for i := range all.Items {
-			stray := &all.Items[i]
-			space := stray.Labels[translate.LabelSpace]
-			if stray.Namespace != (translate.Space{Name: space}).HostNamespace() || stray.DeletionTimestamp != nil || !s.ended(sync.Name, space) {
+			o := &all.Items[i]
+			id, ours := translate.IdentityOf(o)
+			if !ours || o.Namespace != (translate.Space{Name: id.Space}).HostNamespace() || !stray(id.Space) {
 				continue
 			}
-			err := objects.Namespace(stray.Namespace).Delete(ctx, stray.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stray.UID}})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				errs = append(errs, fmt.Errorf("delete %s %s/%s: %w", sync.Name, stray.Namespace, stray.Name, err))
+			err := client.IgnoreNotFound(objects.Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID}}))
+			switch {
+			case apierrors.IsConflict(err): // it is another one now
+			case err == nil && len(o.Finalizers) > 0:
+				err = errStrays
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("delete %s %s/%s: %w", name, o.Namespace, o.Name, err))
 			}
 		}
 		if o.Continue = all.Continue; o.Continue == "" {
@@ -66,39 +121,68 @@ func (s *Syncs) removeStrays(ctx context.Context, host client.Client, sync *v1al
 	}
 }
 
-// ended reports whether a space doesn't have a sync, or no more. Of a space or a state that isn't known yet, nothing has ended.
-func (s *Syncs) ended(name, space string) bool {
-	_, known := s.options.ForcedIn(space, name)
-	dedicated := s.options.Dedicated(space)
+// strays returns the spaces that are known not to have a sync, or no more.
+func (s *Syncs) strays(name string) map[string]bool {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.spaces))
+	s.mu.Unlock()
+	unforced, dedicated := map[string]bool{}, map[string]bool{}
+	for _, space := range all { // without the lock: these may take others
+		_, known := s.options.ForcedIn(space, name)
+		unforced[space], dedicated[space] = !known, s.options.Dedicated(space)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is, state := s.spaces[space], s.states[name]
-	if is == nil || state == nil || state.problem.passing || !known {
-		return false
+	without := map[string]bool{}
+	state := s.states[name]
+	if state == nil || state.problem.passing || state.inForce == nil && state.checked != nil {
+		return without // it is not known yet, or is about to begin
 	}
-	if state.inForce == nil && state.checked != nil {
-		return false // it is about to begin
+	for _, space := range all {
+		is := s.spaces[space]
+		if is == nil || unforced[space] {
+			continue
+		}
+		if dedicated[space] || !slices.ContainsFunc(is.has, func(d *declaration.Declaration) bool { return d.Name == name }) {
+			without[space] = true
+		}
 	}
-	return dedicated || !slices.ContainsFunc(is.has, func(d *declaration.Declaration) bool { return d.Name == name })
+	return without
 }
 
-// removeAllStrays removes the strays of the syncs that were checked, and of all if spaces have others. It reports whether some could not be
-// deleted, which is done again the next time.
-func (s *Syncs) removeAllStrays(ctx context.Context, host client.Client, syncs map[string]*v1alpha1.ResourceSync, before, states map[string]*state, all bool) (failed bool) {
-	left := map[string]bool{}
-	for name, is := range states {
-		sync, was := syncs[name], before[name]
-		if !namesServices(sync) || !all && !s.strays[name] && was != nil && was.next.Equal(is.next) {
+// cleaned are the spaces without a sync whose strays were deleted.
+type cleaned struct {
+	spaces map[string]bool
+	again  time.Time // when to look once more: a space may have created an object before it took up that the sync has ended
+}
+
+// removeStrays deletes the strays of the syncs whose spaces have changed. It returns when it has to be called again, 0 if it need not.
+func (s *Syncs) removeStrays(ctx context.Context, now time.Time, syncs map[string]*v1alpha1.ResourceSync) (pause time.Duration) {
+	for name, sync := range syncs {
+		if !namesServices(sync) {
+			continue
+		}
+		without, was := s.strays(name), s.clean[name]
+		same := maps.Equal(without, was.spaces)
+		if same && (was.again.IsZero() || now.Before(was.again)) {
+			if !was.again.IsZero() {
+				pause = sooner(pause, was.again.Sub(now))
+			}
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, checkTimeout)
-		err := s.removeStrays(limited, host, sync)
+		err := s.remove(limited, name, metav1.NamespaceAll, func(space string) bool { return without[space] })
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil && same:
+			s.clean[name] = cleaned{spaces: without}
+		case err == nil:
+			s.clean[name] = cleaned{without, now.Add(recheck)}
+			pause = sooner(pause, recheck)
+		case ctx.Err() == nil:
 			s.options.Logger.Error(err, "Could not delete objects of spaces whose sync has ended; Berth retries", "resourceSync", name)
-			left[name] = true
+			pause = sooner(pause, retry)
 		}
 	}
-	s.strays = left
-	return len(left) > 0
+	return pause
 }

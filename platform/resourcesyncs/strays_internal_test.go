@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,8 +94,15 @@ func TestObjectsThatNameServicesGoWithTheSync(t *testing.T) {
 			for _, of := range []string{"solar", "wind", nobody} {
 				for _, namespace := range []string{(translate.Space{Name: of}).HostNamespace(), metav1.NamespaceDefault} {
 					o := d.New()
+					o.SetUID("of-the-tenant")
+					o.SetNamespace("default")
 					o.SetName(of)
-					o.SetLabels(map[string]string{translate.LabelSpace: of})
+					meta := (translate.Space{Name: of}).ObjectMeta(o, declaration.NameLimit)
+					o.SetUID("")
+					o.SetName(meta.Name)
+					o.SetNamespace(namespace)
+					o.SetLabels(meta.Labels)
+					o.SetAnnotations(meta.Annotations)
 					if err := client.IgnoreAlreadyExists(e.host.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})); err != nil {
 						t.Fatal(err)
 					}
@@ -118,7 +126,7 @@ func TestObjectsThatNameServicesGoWithTheSync(t *testing.T) {
 				if o.GetNamespace() == metav1.NamespaceDefault {
 					others++
 				} else {
-					left = append(left, o.GetName())
+					left = append(left, o.GetLabels()[translate.LabelSpace])
 				}
 			}
 			if others != 3 {
@@ -143,4 +151,88 @@ func compiled(t *testing.T, e *env, is *v1alpha1.ResourceSync) *declaration.Decl
 		t.Fatal(errs.ToAggregate())
 	}
 	return d
+}
+
+// S2: before a Service leads out of a space, nothing on the host names Services of the space but what its syncer knows of.
+func TestObjectsThatNameServicesAreWithdrawn(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	api, err := dynamic.NewForConfig(theHost.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := e.sync("Gadget", v1alpha1.SyncToHost)
+	is.Spec.Fields = []v1alpha1.SyncedField{{Path: "spec.size", Type: v1alpha1.FieldObject, Resource: "services"}}
+	d := compiled(t, e, is)
+	const withdrawn, other = "withdrawn", "not-withdrawn"
+	left := func(what string, want ...string) {
+		t.Helper()
+		all, err := api.Resource(d.GVR).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, o := range all.Items {
+			names = append(names, o.GetLabels()[translate.LabelSpace])
+		}
+		if slices.Sort(names); !slices.Equal(names, want) {
+			t.Errorf("%s: the host has objects of %q, want %q", what, names, want)
+		}
+	}
+	create := func(space string, finalizers ...string) {
+		t.Helper()
+		v := d.New()
+		v.SetUID("of-the-tenant")
+		v.SetNamespace("default")
+		v.SetName("web")
+		o, errs := d.ToHost(t.Context(), translate.Space{Name: space}, v, nil)
+		if len(errs) > 0 {
+			t.Fatal(errs.ToAggregate())
+		}
+		o.SetFinalizers(finalizers)
+		if err := client.IgnoreAlreadyExists(e.host.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace()}})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.Resource(d.GVR).Namespace(o.GetNamespace()).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(other)
+	create(withdrawn)
+
+	delete(e.s.listed, listOfSyncs)
+	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err == nil {
+		t.Error("before the ResourceSyncs are known, a Service may lead out")
+	}
+	e.s.listed[listOfSyncs] = true
+	if err := e.s.Withdraw(t.Context(), withdrawn, []*declaration.Declaration{d}); err != nil {
+		t.Error(err)
+	}
+	left("while the space syncs them", other, withdrawn)
+	e.unread[is.Name] = errHost
+	e.s.host = e.host
+	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err == nil {
+		t.Error("while the host can't be asked, a Service may lead out")
+	}
+	delete(e.unread, is.Name)
+	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err != nil {
+		t.Error(err)
+	}
+	left("of a sync that the space doesn't have", other)
+
+	create(withdrawn, "example.com/serves")
+	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err == nil {
+		t.Error("while a controller holds an object, a Service may lead out")
+	}
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	at := api.Resource(d.GVR).Namespace((translate.Space{Name: withdrawn}).HostNamespace())
+	if _, err := at.Patch(t.Context(), (translate.Space{Name: withdrawn}).HostName("default", "web", declaration.NameLimit), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create(withdrawn)
+	e.s.deleted(func() { delete(e.s.syncs, is.Name) })
+	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err != nil {
+		t.Error(err)
+	}
+	left("of a ResourceSync that is gone", other)
 }

@@ -119,7 +119,9 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 			return s.deleteReturned(ctx, d.Names(v1alpha1.FieldReturnedSecret, host))
 		},
 		SyncStatus: func(ctx context.Context, v, host *unstructured.Unstructured) (time.Duration, error) {
-			if len(s.wayOut(d, v)) > 0 { // changed after ToHost was called
+			out := false
+			s.Compute(ctx, func() { out = len(s.wayOut(d, v)) > 0 })
+			if out { // changed after ToHost was called
 				return 0, s.services.Withdraw(ctx, host) // its deletion triggers another sync, which reports the reason
 			}
 			var err error

@@ -107,6 +107,9 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 	if len(spec.Status) > 0 && !d.HasStatus {
 		errs = append(errs, field.Forbidden(path.Child("status"), "the CustomResourceDefinition has no subresource status in this version; remove the list"))
 	}
+	if d.NamesServices && d.types[v1alpha1.FieldReturnedSecret] {
+		errs = append(errs, field.Forbidden(path.Child("fields"), "objects that name Services are deleted on the host when a Service changes, so no Secret can return for them; list fields of one of these types"))
+	}
 	d.root.defaults = defaults(root)
 	addDefaults(d.root.below, root)
 	for i, text := range spec.Status {

@@ -67,7 +67,7 @@ func (d *Declaration) add(f *v1alpha1.SyncedField, root *apiextensionsv1.JSONSch
 	if l.kind == v1alpha1.FieldObject && l.resource != "" && !slices.Contains(namedResources, l.resource) {
 		errs = append(errs, field.NotSupported(at.Child("resource"), f.Resource, namedResources))
 	}
-	d.NamesServices = d.NamesServices || l.resource == resources.Services
+	d.NamesServices = d.NamesServices || l.kind == v1alpha1.FieldObject && l.resource == resources.Services
 	if f.Rule != "" {
 		if err := l.compile(); err != nil {
 			errs = append(errs, field.Invalid(at.Child("rule"), f.Rule, err.Error()))

@@ -127,6 +127,13 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 	}
 	want, wanted, err := k.wanted(ctx, v)
 	if err != nil {
+		if hosted && k.DeleteForbidden && errors.As(err, &Forbidden{}) {
+			if err := client.IgnoreNotFound(k.deleteHost(ctx, host)); err != nil {
+				return 0, err
+			}
+			_, err = k.settle(ctx, key, v, hosted, err)
+			return 0, err
+		}
 		var again time.Duration
 		if hosted && k.Relabel != nil && errors.As(err, &Forbidden{}) && !k.held(v, host) {
 			err = errors.Join(err, k.Relabel(ctx, v, host))
@@ -135,11 +142,6 @@ func (k *Resource[T]) reconcile(ctx context.Context, key types.NamespacedName) (
 			var statusErr error
 			again, statusErr = k.SyncStatus(ctx, v, Behind(host))
 			err = errors.Join(err, statusErr)
-		}
-		if hosted && k.DeleteForbidden && errors.As(err, &Forbidden{}) {
-			if err := k.deleteHost(ctx, host); err != nil {
-				return 0, err
-			}
 		}
 		_, err = k.settle(ctx, key, v, hosted, err)
 		return again, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -70,6 +71,11 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
 	}
+	if s.withdraw != nil {
+		if err := s.withdraw(ctx); err != nil {
+			return fmt.Errorf("take back what may lead to a service: %v", err) //nolint:errorlint // it says nothing about the service, and would be explained to the tenant
+		}
+	}
 	all := slices.Clone(s.guarded)
 	for _, r := range resources.Exposures() {
 		if r.Exposure.Services != nil && s.Sync.On(r.Name) {
@@ -93,6 +99,7 @@ func (s *Syncer) withdrawAll(ctx context.Context, g guarded, service string) err
 	if err := s.Host.Reader.List(ctx, all, client.InNamespace(s.Space.HostNamespace())); err != nil {
 		return fmt.Errorf("list the space's %s on the host: %w", g.resource, err)
 	}
+	var held []string
 	for i := range all.Items {
 		listed := &all.Items[i]
 		if id, ours := translate.IdentityOf(listed); !ours || id.Space != s.Space.Name {
@@ -113,6 +120,12 @@ func (s *Syncer) withdrawAll(ctx context.Context, g guarded, service string) err
 		if err := s.Withdraw(ctx, host); err != nil {
 			return err
 		}
+		if len(listed.Finalizers) > 0 { // a controller may serve it until it removes its own
+			held = append(held, listed.Name)
+		}
+	}
+	if len(held) > 0 {
+		return fmt.Errorf("the host has not released %s %s: %w", g.resource, strings.Join(held, ", "), engine.ErrUnsettled)
 	}
 	return nil
 }

@@ -23,11 +23,15 @@ import (
 // Syncer syncs services, and what exposes them.
 type Syncer struct {
 	*engine.Engine
-	guarded []guarded // declared before the syncer runs
+	guarded  []guarded // declared before the syncer runs
+	withdraw func(context.Context) error
 }
 
-// New returns the syncer of the services of an engine's space.
-func New(e *engine.Engine) *Syncer { return &Syncer{Engine: e} }
+// New returns the syncer of the services of an engine's space. withdraw, if it is not nil, takes from the host what no engine syncs any more,
+// and what could lead to a service that is about to route out of the space.
+func New(e *engine.Engine, withdraw func(context.Context) error) *Syncer {
+	return &Syncer{Engine: e, withdraw: withdraw}
+}
 
 // Declarations returns the functions that declare this package's resources to the engine.
 func (s *Syncer) Declarations() map[string]func() error {

@@ -63,7 +63,7 @@ code 1.`,
 		Example: `  berth sync-policy | kubectl apply -f -
   berth sync-policy certificates.cert-manager.io | kubectl diff -f -
   berth sync-policy --space-role=tools-berth-space
-  berth sync-policy certificates.cert-manager.io | kubectl delete -f -    # before you delete the ResourceSync`,
+  berth sync-policy certificates.cert-manager.io > policy.yaml    # delete the ResourceSync, and then these`,
 		ValidArgsFunction: host.Names("resourcesyncs", 0),
 		RunE: host.Run(func(cmd *cobra.Command, args []string, host *hostapi.Client) error {
 			if !strings.HasSuffix(spaceRole, isolation.SpaceRoleSuffix) {
