@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -35,13 +34,10 @@ spec:
   rules: [{backendRefs: [{name: shop, port: 80}]}]
 `
 
-// examples is where the examples of the README are.
-var examples = filepath.Join("..", "examples")
-
 // syncRoutes has the routes of the Gateway API synced by the example. The host has their definitions. secure is called before they can be ready.
 func syncRoutes(t *testing.T, host *cluster, secure func()) {
 	t.Helper()
-	host.kubectl(t, "apply", "-f", filepath.Join(examples, "gateway-routes"))
+	host.kubectl(t, "apply", "-f", "../examples/gateway-routes")
 	if secure != nil {
 		secure()
 	}
@@ -69,7 +65,7 @@ func TestRoutesAreSyncedByDeclaration(t *testing.T) {
 		t.Helper()
 		host.lacks(t, kind, "mall--default--"+name, "-n", "berth-mall")
 	}
-	t.Run("names are those of the host", func(t *testing.T) {
+	t.Run("names are those of the host", func(*testing.T) {
 		const backend = " {.spec.rules[0].backendRefs[0].name}"
 		there("grpcroute", "calls", "mall--default--entrance secure shop.Cart mall--default--shop", "{.spec.parentRefs[0].name} {.spec.parentRefs[0].sectionName} {.spec.rules[0].matches[0].method.service}"+backend)
 		there("tlsroute", "opaque", "mall--default--entrance opaque.example.com mall--default--shop", "{.spec.parentRefs[0].name} {.spec.hostnames[0]}"+backend)

@@ -61,11 +61,11 @@ func leadingOut(v *corev1.Service) {
 // lacksTicket waits until the host has no ticket of a name.
 func (env *customEnv) lacksTicket(name string) step {
 	return step{"see that the ticket " + name + " is not on the host", func(ctx context.Context) error {
-		if err := env.hostTicket(name, "", func(*unstructured.Unstructured) error { return nil }).do(ctx); err == nil {
+		err := env.hostTicket(name, "", func(*unstructured.Unstructured) error { return nil }).do(ctx)
+		if err == nil {
 			return errors.New("it is there")
-		} else {
-			return ignoreNotFound(err)
 		}
+		return ignoreNotFound(err)
 	}}
 }
 

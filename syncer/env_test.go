@@ -81,7 +81,7 @@ type syncerRun struct {
 }
 
 // namesOfSpaces has the names of all spaces by now, and the tests that have them. All tests share one host.
-var namesOfSpaces sync.Map
+var namesOfSpaces sync.Map //nolint:gochecknoglobals // of the process, as the host
 
 // newEnv isolates the space and starts its control plane, without a syncer.
 func newEnv(t *testing.T, name string) *testEnv {
