@@ -153,7 +153,9 @@ func (s *Syncs) strays(name string) map[string]bool {
 // cleaned are the spaces without a sync whose strays were deleted.
 type cleaned struct {
 	spaces map[string]bool
-	again  time.Time // when to look once more: a space may have created an object before it took up that the sync has ended
+	// again is when to look once more, until nothing was there twice: a space creates objects until it takes up that the sync has ended.
+	again time.Time
+	empty bool // nothing was there the last time
 }
 
 // removeStrays deletes the strays of the syncs whose spaces have changed. It returns when it has to be called again, 0 if it need not.
@@ -171,14 +173,22 @@ func (s *Syncs) removeStrays(ctx context.Context, now time.Time, syncs map[strin
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, checkTimeout)
-		err := s.remove(limited, name, metav1.NamespaceAll, func(space string) bool { return without[space] })
+		empty := true
+		err := s.remove(limited, name, metav1.NamespaceAll, func(space string) bool {
+			empty = empty && !without[space]
+			return without[space]
+		})
 		cancel()
 		switch {
-		case err == nil && same:
+		case err == nil && same && empty && was.empty:
 			s.clean[name] = cleaned{spaces: without}
 		case err == nil:
-			s.clean[name] = cleaned{without, now.Add(recheck)}
-			pause = sooner(pause, recheck)
+			next := retry
+			if empty {
+				next = recheck
+			}
+			s.clean[name] = cleaned{without, now.Add(next), empty}
+			pause = sooner(pause, next)
 		case ctx.Err() == nil:
 			s.options.Logger.Error(err, "Could not delete objects of spaces whose sync has ended; Berth retries", "resourceSync", name)
 			pause = sooner(pause, retry)

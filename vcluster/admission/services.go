@@ -108,10 +108,8 @@ func (p *Addresses) Admit(ctx context.Context, a admission.Attributes, _ admissi
 	case a.GetOperation() == admission.Create && err == nil:
 		// Not left to the API server: by then it may be gone, and this one would get an address that is not the host's.
 		return apierrors.NewAlreadyExists(core.Resource("services"), v.Name)
-	case a.GetOperation() == admission.Create && !apierrors.IsNotFound(err):
-		return err
-	case a.GetOperation() == admission.Update && err != nil && !apierrors.IsNotFound(err):
-		return err
+	case err != nil && !apierrors.IsNotFound(err): // such as while the space stops
+		return unavailable("the service cannot be read now; try again")
 	case a.GetOperation() == admission.Update && (err != nil || before.ResourceVersion != replaces):
 		return nil // stale by now: the API server refuses it, or asks again with what is there
 	}
@@ -151,10 +149,16 @@ func (p *Addresses) released(ctx context.Context, addresses []string) error {
 		}
 		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, releaseTimeout, true, func(ctx context.Context) (bool, error) {
 			_, err := p.client.NetworkingV1().IPAddresses().Get(ctx, address, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), nil
+			if apierrors.IsNotFound(err) {
+				return true, nil
+			}
+			return false, err
 		})
-		if err != nil {
-			return apierrors.NewServiceUnavailable("another service still uses the address; try again")
+		switch {
+		case wait.Interrupted(err):
+			return unavailable("another service still uses the address; try again")
+		case err != nil: // such as while the space stops
+			return unavailable("the address of the service cannot be checked now; try again")
 		}
 	}
 	return nil
@@ -170,8 +174,15 @@ func refused(a admission.Attributes, err error) error {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return admission.NewForbidden(a, fmt.Errorf("the host refuses the service: %s", cause(err)))
 	default:
-		return apierrors.NewServiceUnavailable("the host cannot assign an address to the service now; try again")
+		return unavailable("the host cannot assign an address to the service now; try again")
 	}
+}
+
+// unavailable returns an error after which clients of Kubernetes try again by themselves.
+func unavailable(message string) error {
+	err := apierrors.NewServiceUnavailable(message)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
 }
 
 // cause is what an API error says of the field, or else its message's last

@@ -210,8 +210,11 @@ func TestTheHostsRefusalsAreToldInTheSpacesTerms(t *testing.T) {
 			apierrors.IsForbidden, "quota for services is used up",
 		},
 		"a host that is down": {
-			"the tenant can only wait", errors.New("dial tcp 192.0.2.7:6443: connection refused"),
-			apierrors.IsServiceUnavailable, "try again",
+			"the tenant can only wait, and clients do so by themselves", errors.New("dial tcp 192.0.2.7:6443: connection refused"),
+			func(err error) bool {
+				_, waits := apierrors.SuggestsClientDelay(err)
+				return waits && apierrors.IsServiceUnavailable(err)
+			}, "try again",
 		},
 	}
 	for name, test := range tests {
