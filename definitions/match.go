@@ -51,7 +51,7 @@ type Shared struct {
 // Served returns the definition as the API server of a space uses it, and doesn't show it to clients: by it, the server calls the
 // webhook. It is shared by all spaces, and must not be changed.
 func (s *Shared) Served() *apiextensionsv1.CustomResourceDefinition {
-	s.call.Do(func() { s.called = callable(s.CRD) })
+	s.call.Do(func() { s.called = Callable(s.CRD) })
 	return s.called
 }
 

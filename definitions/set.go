@@ -20,7 +20,8 @@ type Set struct {
 	policy  Policy
 	shared  map[string]*Shared
 	version string
-	all     string // version, and the webhooks
+	// fullVersion is version if there are no webhooks.
+	fullVersion string
 }
 
 // NewSet returns the set of a space. Each definition is as [Serve] returns it. Those that are neither forced nor in range are left out.
@@ -42,9 +43,11 @@ func NewSet(policy Policy, shared ...*Shared) *Set {
 	}
 	s.version = hex.EncodeToString(hash.Sum(nil))
 	for _, name := range s.Names() {
-		_, _ = fmt.Fprintf(hash, "%q %q\n", name, s.shared[name].Webhook.version())
+		if webhook := s.shared[name].Webhook; webhook != nil {
+			_, _ = fmt.Fprintf(hash, "%q %q\n", name, webhook.version())
+		}
 	}
-	s.all = hex.EncodeToString(hash.Sum(nil))
+	s.fullVersion = hex.EncodeToString(hash.Sum(nil))
 	return s
 }
 
@@ -104,7 +107,7 @@ func (s *Set) FullVersion() string {
 	if s == nil {
 		return ""
 	}
-	return s.all
+	return s.fullVersion
 }
 
 // InForce returns which definition of a name is in force in the space. own says whether the space has one; if that is in force, CRD of the

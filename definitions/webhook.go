@@ -104,9 +104,9 @@ func hideWebhook(crd *apiextensionsv1.CustomResourceDefinition, scheme string) {
 	crd.Spec.Conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: ptr.To(scheme + "://" + crd.Name + webhookDomain + "/")}
 }
 
-// callable returns a definition as the API server of a space uses it, where crd is what clients see. Only by the URL of its webhook, the
+// Callable returns a definition as the API server of a space uses it, where crd is what clients see. Only by the URL of its webhook, the
 // platform is asked to call the host's: no client can write it. All else is shared with crd.
-func callable(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+func Callable(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	if !hasWebhook(crd) {
 		return crd
 	}

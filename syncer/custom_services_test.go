@@ -12,11 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testhost"
@@ -203,4 +205,38 @@ func TestHostileServicesWaitForWhatIsWithdrawn(t *testing.T) {
 		_, err := slices.Get(ctx, env.hostName("hand"), metav1.GetOptions{})
 		return err
 	}}})
+}
+
+// L3: a tenant doesn't have the host list its objects without end, by a Service that is about to lead out and can't.
+func TestHostileServicesListTheHostAtARate(t *testing.T) {
+	t.Parallel()
+	env := newEnv(t, "outward")
+	var asked atomic.Int64
+	env.withdraw = func(context.Context) error {
+		asked.Add(1)
+		return errors.New("the host can't be asked")
+	}
+	env.begin(nil)
+	began := time.Now()
+	custom := &customEnv{testEnv: env}
+	env.play([]step{custom.service("lead out", leadingOut)})
+	services := env.virtual.CoreV1().Services("default")
+	for i := range 300 {
+		if _, err := services.Patch(t.Context(), "hand", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, i), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		was := asked.Load()
+		if was >= 100 {
+			continue // those of a moment were asked for
+		}
+		env.play([]step{{"be asked", func(context.Context) error {
+			if asked.Load() == was {
+				return errors.New("not yet")
+			}
+			return nil
+		}}})
+	}
+	if n, most := asked.Load(), 101+int64(5*time.Since(began).Seconds()); n < 100 || n > most {
+		t.Errorf("the host was asked %d times, want from 100 to %d", n, most)
+	}
 }

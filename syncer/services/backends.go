@@ -71,6 +71,12 @@ func (s *Syncer) withdrawExposures(ctx context.Context, v *corev1.Service) error
 	if s.hostLeadsOut(client.ObjectKeyFromObject(v)) {
 		return nil
 	}
+	now := s.Clock.Now()
+	if turn := s.outward.ReserveN(now, 1); turn.DelayFrom(now) > 0 {
+		after := turn.DelayFrom(now)
+		turn.CancelAt(now)
+		return engine.Later(after, "too many services of the space are about to route out of it")
+	}
 	if s.withdraw != nil {
 		if err := s.withdraw(ctx); err != nil {
 			return fmt.Errorf("take back what may lead to a service: %v", err) //nolint:errorlint // it says nothing about the service, and would be explained to the tenant

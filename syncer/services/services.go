@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,12 +26,19 @@ type Syncer struct {
 	*engine.Engine
 	guarded  []guarded // declared before the syncer runs
 	withdraw func(context.Context) error
+	outward  *rate.Limiter // of services that are about to route out of the space
 }
+
+const (
+	// outwardPerSecond and outwardAtOnce limit how often the host's objects of a space are listed because a service is about to route out.
+	outwardPerSecond = 5
+	outwardAtOnce    = 100
+)
 
 // New returns the syncer of the services of an engine's space. withdraw, if it is not nil, takes from the host what no engine syncs any more,
 // and what could lead to a service that is about to route out of the space.
 func New(e *engine.Engine, withdraw func(context.Context) error) *Syncer {
-	return &Syncer{Engine: e, withdraw: withdraw}
+	return &Syncer{Engine: e, withdraw: withdraw, outward: rate.NewLimiter(outwardPerSecond, outwardAtOnce)}
 }
 
 // Declarations returns the functions that declare this package's resources to the engine.

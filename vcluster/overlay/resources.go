@@ -92,7 +92,7 @@ func (s *Space) intern(object any) (any, error) {
 	if shared := set.Of(crd.Name); shared != nil && shared.CRD.UID == crd.UID {
 		return shared.Served(), nil
 	}
-	return object, nil // the watch ends soon, and the list after it has the other
+	return definitions.Callable(crd), nil // of a switch that comes
 }
 
 // noteServed notes which definition is in the informer's store, which is locked.

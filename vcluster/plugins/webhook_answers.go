@@ -66,6 +66,7 @@ func boundAnswers(limit int, account *bounds.Account) func(http.RoundTripper) ht
 			object, err := askedFor(r, limit)
 			if err != nil {
 				held.End()
+				roundtrip.CloseBody(r)
 				return nil, err
 			}
 			reading := bounds.ReservationOf(r.Context())
@@ -80,17 +81,23 @@ func boundAnswers(limit int, account *bounds.Account) func(http.RoundTripper) ht
 				held.End()
 				return nil, err
 			}
-			resp.Body = &roundtrip.EndingBody{ReadCloser: resp.Body, End: sync.OnceFunc(func() {
+			most := mostAnswered(limit, r)
+			bounded := &boundedBody{
+				ReadCloser: resp.Body, limit: most, left: most, size: &answerSize{object: object, admission: limit == maxAdmitted},
+				reservation: reading,
+			}
+			resp.Body = &roundtrip.EndingBody{ReadCloser: bounded, End: sync.OnceFunc(func() {
 				slot.endCall()
 				held.End()
 			})}
-			resp.Body = &boundedBody{
-				ReadCloser: resp.Body, limit: limit, left: limit, size: &answerSize{object: object, admission: limit == maxAdmitted},
-				reservation: reading,
-			}
 			return resp, nil
 		})
 	}
+}
+
+// mostAnswered is how many bytes a webhook may answer to a request. Conversion makes an object at most as much larger as a patch does.
+func mostAnswered(limit int, r *http.Request) int {
+	return int(min(int64(limit), maxAdmitted+max(0, r.ContentLength)))
 }
 
 // asked is the object that an admission webhook is asked for, which its patch is for.
@@ -148,6 +155,9 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left -= n; b.left < 0 {
 		b.refused = true
 		return 0, fmt.Errorf("the webhook's response is longer than %d bytes; return less, for example a smaller patch", b.limit)
+	}
+	if n == 0 {
+		return 0, err // clients read on after the end, when nothing is held any more
 	}
 	size, refused := b.size.Add(p[:n])
 	if refused == nil {

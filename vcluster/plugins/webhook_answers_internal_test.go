@@ -94,9 +94,12 @@ func TestHostileAWebhooksPatchIsBoundedByItsWork(t *testing.T) {
 	}
 }
 
-// L3 (S2): an answer is read up to what an object may have.
+// L3 (S2): an answer is read up to what an object may have, and that of a conversion up to how much larger it may make objects.
 func TestHostileAWebhookAnswersNoMoreThanAllowed(t *testing.T) {
-	for limit, length := range map[int]int{maxAdmitted: maxAdmitted + 1, MaxConverted: MaxConverted + 1} {
+	for _, test := range []struct{ limit, asked, most int }{
+		{maxAdmitted, 0, maxAdmitted}, {MaxConverted, 0, maxAdmitted}, {MaxConverted, 1 << 20, maxAdmitted + 1<<20}, {MaxConverted, MaxConverted, MaxConverted},
+	} {
+		limit, length := test.limit, test.most+1
 		webhook := boundAnswers(limit, nil)(roundtrip.Func(func(*http.Request) (*http.Response, error) {
 			return &http.Response{Body: io.NopCloser(strings.NewReader(strings.Repeat(" ", length)))}, nil
 		}))
@@ -106,12 +109,13 @@ func TestHostileAWebhookAnswersNoMoreThanAllowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.ContentLength = int64(test.asked)
 		resp, err := webhook.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = io.ReadAll(resp.Body)
-		if want := fmt.Sprintf("longer than %d bytes", limit); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("longer than %d bytes", test.most); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 		if err := resp.Body.Close(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/admission"
@@ -17,6 +18,9 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 )
+
+// conversionTimeout is how long a conversion webhook of a space may take, as long as an admission webhook may at most.
+const conversionTimeout = 30 * time.Second
 
 // WebhooksBy makes webhook clients use dial, whatever upstream set before, and read answers of at most maxAnswer bytes. What calls
 // of conversion webhooks hold, the account has, which may be nil.
@@ -32,6 +36,9 @@ func WebhooksBy(dial utilnet.DialFunc, maxAnswer int, account *bounds.Account) w
 		}
 		c = rest.CopyConfig(c)
 		c.Dial = dial
+		if maxAnswer == MaxConverted { // upstream calls conversion webhooks without any time limit
+			c.Timeout = conversionTimeout
+		}
 		// That there is one also keeps client-go from caching the transport for good: tenants make many.
 		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 		c.Wrap(boundAnswers(maxAnswer, account))

@@ -134,7 +134,7 @@ func (s *SharedConversions) call(r *http.Request, name string, set *definitions.
 		_ = resp.Body.Close()
 		return nil, &visibleError{fmt.Errorf("it answered with the HTTP status %d", resp.StatusCode)}
 	}
-	limit := int(min(MaxConverted, maxAdmitted+max(0, r.ContentLength)))
+	limit := mostAnswered(MaxConverted, r)
 	resp.Body = &sharedBody{
 		boundedBody: &boundedBody{ReadCloser: resp.Body, limit: limit, left: limit, size: &answerSize{}, reservation: held}, ctx: ctx, end: end,
 		failed: func(err error) error { return s.failed(name, err) },

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -175,6 +176,64 @@ func TestHostileConversionsOfASpacesOwnWebhooksAreAccounted(t *testing.T) {
 	}
 	if err := resp.Body.Close(); err != nil || account.Used(bounds.MemoryBytes) != 0 {
 		t.Errorf("after the call, %d bytes are accounted, %v", account.Used(bounds.MemoryBytes), err)
+	}
+}
+
+// C1, C5: what conversion webhooks answer arrives, whether its length is known or not, and clients may read on after its end.
+func TestAnswersOfConversionWebhooksAreRead(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		bytes   int
+		flushed bool
+	}{"short": {bytes: 300}, "long": {bytes: 50_000}, "short, in chunks": {300, true}, "long, in chunks": {50_000, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := `{"kind":"ConversionReview","text":"` + strings.Repeat("x", test.bytes) + `"}`
+			client := webhookOf(t, func(w http.ResponseWriter, _ *http.Request) {
+				if test.flushed {
+					_, _ = io.WriteString(w, answer[:100])
+					_ = http.NewResponseController(w).Flush()
+					_, _ = io.WriteString(w, answer[100:])
+					return
+				}
+				w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+				_, _ = io.WriteString(w, answer)
+			})
+			roots, err := rootsOf(client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			transport := http.DefaultTransport.(*http.Transport).Clone()
+			transport.TLSClientConfig.RootCAs = roots
+			defer transport.CloseIdleConnections()
+			account := bounds.NewAccount(nil)
+			for of, call := range map[string]struct {
+				webhook http.RoundTripper
+				url     string
+			}{
+				"own":    {boundAnswers(MaxConverted, account)(transport), *client.URL},
+				"shared": {NewSharedConversions(t.Context(), sharing(t, client), account), gadgetsURL},
+			} {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, call.url, strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := call.webhook.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				read, err := io.ReadAll(resp.Body)
+				if err != nil || string(read) != answer {
+					t.Errorf("%s: got %d of %d bytes, %v", of, len(read), len(answer), err)
+				}
+				if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // as clients compare it
+					t.Errorf("%s: after the end, %d bytes, %v", of, n, err)
+				}
+				if err := resp.Body.Close(); err != nil || account.Used(bounds.MemoryBytes) != 0 {
+					t.Errorf("%s: after the call, %d bytes are accounted, %v", of, account.Used(bounds.MemoryBytes), err)
+				}
+			}
+		})
 	}
 }
 

@@ -160,9 +160,6 @@ func onMismatch(p storage.SelectionPredicate, f func(runtime.Object)) storage.Se
 type accountedDecoder struct{ etcd3.Decoder }
 
 func (d accountedDecoder) DecodeListItem(ctx context.Context, data []byte, rev uint64, newItem func() runtime.Object) (runtime.Object, error) {
-	if err := ctx.Err(); err != nil { // a webhook may be asked for each object, and may be slow
-		return nil, err
-	}
 	object, err := d.Decoder.DecodeListItem(ctx, data, rev, newItem)
 	if m, ok := ctx.Value(listMemoryKey{}).(*listMemory); ok && err == nil {
 		err = m.decoded(object, int64(len(data)))
