@@ -222,16 +222,16 @@ func TestHostileServicesListTheHostAtARate(t *testing.T) {
 	env.play([]step{custom.service("lead out", leadingOut)})
 	services := env.virtual.CoreV1().Services("default")
 	for i := range 300 {
-		if _, err := services.Patch(t.Context(), "hand", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"n":"%d"}}}`, i), metav1.PatchOptions{}); err != nil {
+		was := asked.Load()
+		if _, err := services.Patch(t.Context(), "hand", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"externalName":"db-%d.host.example"}}`, i), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		was := asked.Load()
 		if was >= 100 {
 			continue // those of a moment were asked for
 		}
 		env.play([]step{{"be asked", func(context.Context) error {
 			if asked.Load() == was {
-				return errors.New("not yet")
+				return fmt.Errorf("it was %d times, after %d changes", was, i+1)
 			}
 			return nil
 		}}})
