@@ -44,6 +44,7 @@ func reviewed() map[string]string {
 		"vcluster/gate/gate.go Serve":                                "it sets deadlines",
 		"vcluster/storage/listcache.go begin":                        "it starts a goroutine, by safego",
 		"vcluster/loopback/loopback.go RoundTrip":                    "the response's end recovers, and becomes the client's error",
+		"vcluster/plugins/webhook_shared.go NewSharedConversions":    "it closes idle connections, by names of definitions of the host",
 		"vcluster/run.go runServer":                                  "what it calls is guarded",
 		"vcluster/controllers/supervise.go run":                      "what it calls is guarded",
 		"kine/expiry.go arm":                                         "what it calls is guarded",
