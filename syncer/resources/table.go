@@ -352,7 +352,7 @@ func Table() []Resource {
 			Name: Gateways, Direction: ToHost, Values: []string{Off, On},
 			Type: &gatewayv1.Gateway{}, Extension: true, Exposure: gatewayExposure(),
 			Status: "addresses; conditions without their words; attached routes",
-			Rewritten: "names of TLS secrets; ports 80 and 443; host names as of ingresses; routes of the same namespace only; no addresses, no infrastructure, " +
+			Rewritten: "names of TLS secrets; port 80 for HTTP, and 443 for HTTPS and TLS; host names as of ingresses; routes of the same namespace only; no addresses, no infrastructure, " +
 				"no options; an imported class",
 		},
 		{
