@@ -226,7 +226,7 @@ func TestAnswersOfConversionWebhooksAreRead(t *testing.T) {
 				if err != nil || string(read) != answer {
 					t.Errorf("%s: got %d of %d bytes, %v", of, len(read), len(answer), err)
 				}
-				if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // as clients compare it
+				if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 					t.Errorf("%s: after the end, %d bytes, %v", of, n, err)
 				}
 				if err := resp.Body.Close(); err != nil || account.Used(bounds.MemoryBytes) != 0 {
