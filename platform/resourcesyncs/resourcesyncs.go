@@ -84,7 +84,7 @@ type Syncs struct {
 
 	host    client.Client      // set by Run, and not changed afterward
 	objects metadata.Interface // as host
-	ended   map[string]bool    // names of syncs whose objects name Services, and that were deleted
+	begun   map[string]bool    // names of syncs whose objects name Services, and may be on the host
 
 	// Only follow uses these.
 	declared map[string]string // versions of what the host watches, by name
@@ -112,7 +112,7 @@ func New(o Options) *Syncs {
 	}
 	return &Syncs{
 		options: o, pending: make(chan struct{}, 1), read: make(chan struct{}), listed: map[string]bool{}, syncs: map[string]*v1alpha1.ResourceSync{},
-		versions: map[string]string{}, states: map[string]*state{}, spaces: map[string]*spaceSyncs{}, ended: map[string]bool{}, clean: map[string]cleaned{}, written: map[string]written{},
+		versions: map[string]string{}, states: map[string]*state{}, spaces: map[string]*spaceSyncs{}, begun: map[string]bool{}, clean: map[string]cleaned{}, written: map[string]written{},
 	}
 }
 
@@ -154,7 +154,7 @@ func (s *Syncs) watchSyncs(ctx context.Context, host client.WithWatch) {
 		&hostwatch.Store[*v1alpha1.ResourceSync, *v1alpha1.ResourceSync]{
 			Value: func(sync *v1alpha1.ResourceSync) *v1alpha1.ResourceSync { return sync },
 			Change: func(listed bool, change func(map[string]*v1alpha1.ResourceSync)) {
-				s.watched(listed, listOfSyncs, func() { s.deleted(func() { change(s.syncs) }) })
+				s.watched(listed, listOfSyncs, func() { s.follows(func() { change(s.syncs) }) })
 			},
 		})
 }
@@ -233,6 +233,11 @@ func (s *Syncs) update(ctx context.Context, host client.Client, now time.Time, n
 	s.declare(states)
 	s.mu.Lock()
 	s.states = states
+	for name, is := range states {
+		if is.inForce != nil && is.inForce.NamesServices { // before a space has it
+			s.begun[name] = true
+		}
+	}
 	var all []string
 	if noted || !maps.EqualFunc(before, states, func(a, b *state) bool { return a.inForce == b.inForce }) {
 		all = s.giveAll()

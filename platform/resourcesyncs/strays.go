@@ -40,14 +40,16 @@ func namesServices(sync *v1alpha1.ResourceSync) bool {
 	})
 }
 
-// deleted notes which of the syncs that name Services a change deletes. The host's garbage collector deletes their objects later. The caller
-// holds mu.
-func (s *Syncs) deleted(change func()) {
-	before := maps.Clone(s.syncs)
+// follows changes the syncs, and notes which of them may have objects on the host: those of the first list, and those that this process has
+// begun. When they are deleted, the host's garbage collector deletes their objects later. The caller holds mu.
+func (s *Syncs) follows(change func()) {
 	change()
-	for name, sync := range before {
-		if s.syncs[name] == nil && namesServices(sync) {
-			s.ended[name] = true
+	if s.listed[listOfSyncs] {
+		return
+	}
+	for name, sync := range s.syncs {
+		if namesServices(sync) {
+			s.begun[name] = true
 		}
 	}
 }
@@ -56,13 +58,7 @@ func (s *Syncs) deleted(change func()) {
 // error unless they are gone. It is safe for concurrent use.
 func (s *Syncs) Withdraw(ctx context.Context, space string, runs []*declaration.Declaration) error {
 	s.mu.Lock()
-	known := s.listed[listOfSyncs]
-	names := maps.Clone(s.ended)
-	for name, sync := range s.syncs {
-		if namesServices(sync) {
-			names[name] = true
-		}
-	}
+	known, names := s.listed[listOfSyncs], maps.Clone(s.begun)
 	s.mu.Unlock()
 	if !known {
 		return errors.New("the ResourceSyncs of the host are not known yet")
@@ -100,19 +96,17 @@ func (s *Syncs) remove(ctx context.Context, name, namespace string, stray func(s
 			return errors.Join(append(errs, fmt.Errorf("list %s: %w", name, err))...)
 		}
 		for i := range all.Items {
-			o := &all.Items[i]
-			id, ours := translate.IdentityOf(o)
-			if !ours || o.Namespace != (translate.Space{Name: id.Space}).HostNamespace() || !stray(id.Space) {
+			object := &all.Items[i]
+			id, ours := translate.IdentityOf(object)
+			if !ours || object.Namespace != (translate.Space{Name: id.Space}).HostNamespace() || !stray(id.Space) {
 				continue
 			}
-			err := client.IgnoreNotFound(objects.Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID}}))
-			switch {
-			case apierrors.IsConflict(err): // it is another one now
-			case err == nil && len(o.Finalizers) > 0:
+			err := objects.Namespace(object.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}})
+			if err == nil && len(object.Finalizers) > 0 || apierrors.IsConflict(err) { // or there is another one now
 				err = errStrays
 			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("delete %s %s/%s: %w", name, o.Namespace, o.Name, err))
+			if err := client.IgnoreNotFound(err); err != nil {
+				errs = append(errs, fmt.Errorf("delete %s %s/%s: %w", name, object.Namespace, object.Name, err))
 			}
 		}
 		if o.Continue = all.Continue; o.Continue == "" {
@@ -160,8 +154,11 @@ type cleaned struct {
 
 // removeStrays deletes the strays of the syncs whose spaces have changed. It returns when it has to be called again, 0 if it need not.
 func (s *Syncs) removeStrays(ctx context.Context, now time.Time, syncs map[string]*v1alpha1.ResourceSync) (pause time.Duration) {
-	for name, sync := range syncs {
-		if !namesServices(sync) {
+	s.mu.Lock()
+	begun := maps.Clone(s.begun)
+	s.mu.Unlock()
+	for name := range begun {
+		if syncs[name] == nil { // the host's garbage collector deletes them
 			continue
 		}
 		without, was := s.strays(name), s.clean[name]

@@ -200,7 +200,12 @@ func TestObjectsThatNameServicesAreWithdrawn(t *testing.T) {
 	create(other)
 	create(withdrawn)
 
+	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err != nil {
+		t.Error(err)
+	}
+	left("of a ResourceSync that never began", other, withdrawn)
 	delete(e.s.listed, listOfSyncs)
+	e.s.follows(func() {}) // the first list has it
 	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err == nil {
 		t.Error("before the ResourceSyncs are known, a Service may lead out")
 	}
@@ -230,7 +235,7 @@ func TestObjectsThatNameServicesAreWithdrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(withdrawn)
-	e.s.deleted(func() { delete(e.s.syncs, is.Name) })
+	e.s.follows(func() { delete(e.s.syncs, is.Name) })
 	if err := e.s.Withdraw(t.Context(), withdrawn, nil); err != nil {
 		t.Error(err)
 	}
