@@ -66,6 +66,8 @@ func (s *Syncs) Withdraw(ctx context.Context, space string, runs []*declaration.
 	for _, d := range runs {
 		delete(names, d.Name)
 	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout) // a host that doesn't answer must not keep the syncer's workers
+	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if err := s.remove(ctx, name, translate.Space{Name: space}.HostNamespace(), func(of string) bool { return of == space }); err != nil {
 			return err
@@ -120,10 +122,10 @@ func (s *Syncs) strays(name string) map[string]bool {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.spaces))
 	s.mu.Unlock()
-	unforced, dedicated := map[string]bool{}, map[string]bool{}
+	unknown, dedicated := map[string]bool{}, map[string]bool{}
 	for _, space := range all { // without the lock: these may take others
 		_, known := s.options.ForcedIn(space, name)
-		unforced[space], dedicated[space] = !known, s.options.Dedicated(space)
+		unknown[space], dedicated[space] = !known, s.options.Dedicated(space)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +136,7 @@ func (s *Syncs) strays(name string) map[string]bool {
 	}
 	for _, space := range all {
 		is := s.spaces[space]
-		if is == nil || unforced[space] {
+		if is == nil || unknown[space] {
 			continue
 		}
 		if dedicated[space] || !slices.ContainsFunc(is.has, func(d *declaration.Declaration) bool { return d.Name == name }) {

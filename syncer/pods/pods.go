@@ -271,14 +271,14 @@ func (s *Syncer) syncPodStatus(ctx context.Context, v, host *corev1.Pod) (time.D
 	return refresh, errors.Join(s.podReport(ctx, v, host), tokens)
 }
 
-// followed reports whether another sync of a pod follows this one: the watch of the host has shown a change of the host pod meanwhile, or
-// has yet to show that it was created.
+// followed reports whether another sync of a pod follows this one: the watch of the host has delivered a change of the host pod meanwhile, or
+// has yet to deliver that it was created.
 func (s *Syncer) followed(v, host *corev1.Pod) bool {
 	if s.Queue.Repeats(engine.Key{Resource: resources.Pods, NamespacedName: client.ObjectKeyFromObject(v)}) {
 		return true
 	}
-	_, shown := hostcache.Get[*corev1.Pod](s.Host, resources.Pods, host.Namespace, host.Name)
-	return !shown
+	_, delivered := hostcache.Get[*corev1.Pod](s.Host, resources.Pods, host.Namespace, host.Name)
+	return !delivered
 }
 
 func (s *Syncer) podReport(ctx context.Context, v, host *corev1.Pod) error {
