@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
@@ -114,6 +115,9 @@ func TestOperatorsOfTwoSpacesRunInRealContainers(t *testing.T) {
 	})
 }
 
+// lastLine is what kubectl prints of one field, after the warning that a version is deprecated.
+func lastLine(out string) string { return out[strings.LastIndex(out, "\n")+1:] }
+
 // withOutput adds to an error of a command what it printed.
 func withOutput(err error, out string) error {
 	if err == nil {
@@ -141,7 +145,7 @@ func checkConverts(t *testing.T, space *cluster) {
 		t.Error(err)
 	}
 	out := space.kubectl(t, "get", "machinehealthchecks.v1beta1.cluster.x-k8s.io", "old", "-o", "jsonpath={.spec.nodeStartupTimeout}")
-	if lines := strings.Split(out, "\n"); lines[len(lines)-1] != "7m0s" { // the first line is a warning that the version is deprecated
+	if lastLine(out) != "7m0s" {
 		t.Errorf("by the earlier version, the duration is %q, want 7m0s", out)
 	}
 	eventually(t, func() error {
@@ -229,19 +233,36 @@ func installCertManager(t *testing.T, in *cluster, chart string) {
 	helm(t, args...)
 }
 
+// removeCertManager removes what [installCertManager] installed on the host.
+func removeCertManager(ctx context.Context, t *testing.T, host *cluster) {
+	t.Helper()
+	if out, err := tryHelm(ctx, "uninstall", "cert-manager", "--namespace", "cert-manager", "--kubeconfig", host.kubeconfig, "--wait"); err != nil {
+		t.Errorf("uninstall cert-manager: %v: %s", err, out)
+	}
+	if out, err := host.runKubectl(ctx, "", "delete", "namespace", "cert-manager"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // withDefault is a variable of Cluster API's manifests, which its installer replaces by the default.
 var withDefault = regexp.MustCompile(`\$\{[A-Z_]+:=([^}]*)\}`)
 
-// applyClusterAPI has a space run a version of Cluster API, and waits for it.
-func applyClusterAPI(t *testing.T, space *cluster, version string) {
+// applyClusterAPI has a space, or the host, run a version of Cluster API, and waits for it.
+func applyClusterAPI(t *testing.T, in *cluster, version string) {
 	t.Helper()
-	manifest := space.kubectl(t, "kustomize", filepath.Join(moduleOf(t, "operators/"+version, "sigs.k8s.io/cluster-api"), "config", "default"))
-	manifest = withDefault.ReplaceAllString(manifest, "$1")
-	manifest = imageOf.ReplaceAllString(manifest, "image: "+operatorImage(version+"-manager"))
-	manifest = strings.ReplaceAll(manifest, "imagePullPolicy: Always", "imagePullPolicy: IfNotPresent")
+	manifest := clusterAPI(t, in, version)
 	eventually(t, func() error { // cert-manager's webhook answers when it has its certificate
-		out, err := space.tryKubectl(t, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		out, err := in.tryKubectl(t, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		return withOutput(err, out)
 	})
-	space.kubectl(t, "rollout", "status", "deployment/capi-controller-manager", "--namespace", "capi-system", "--timeout", "3m")
+	in.kubectl(t, "rollout", "status", "deployment/capi-controller-manager", "--namespace", "capi-system", "--timeout", "3m")
+}
+
+// clusterAPI returns the manifest of a version of Cluster API, of the image that nodes have.
+func clusterAPI(t *testing.T, in *cluster, version string) string {
+	t.Helper()
+	manifest := in.kubectl(t, "kustomize", filepath.Join(moduleOf(t, "operators/"+version, "sigs.k8s.io/cluster-api"), "config", "default"))
+	manifest = withDefault.ReplaceAllString(manifest, "$1")
+	manifest = imageOf.ReplaceAllString(manifest, "image: "+operatorImage(version+"-manager"))
+	return strings.ReplaceAll(manifest, "imagePullPolicy: Always", "imagePullPolicy: IfNotPresent")
 }

@@ -53,12 +53,7 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		removeSyncs(ctx, t, host, certificatesRelease, []string{"certs", "default"}, "certificates.cert-manager.io", "clusterissuers.cert-manager.io")
-		if out, err := tryHelm(ctx, "uninstall", "cert-manager", "--namespace", "cert-manager", "--kubeconfig", host.kubeconfig, "--wait"); err != nil {
-			t.Errorf("uninstall cert-manager: %v: %s", err, out)
-		}
-		if out, err := host.runKubectl(ctx, "", "delete", "namespace", "cert-manager"); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
+		removeCertManager(ctx, t, host)
 	})
 	installCertManager(t, host, certManagerChart(t))
 	helm(t, "install", "berth", "../charts/berth", "--namespace", certificatesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
