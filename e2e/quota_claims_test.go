@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // devicesOn is a DeviceClass of the host, and four of its devices on a node, two of them of the model b.
@@ -304,6 +306,9 @@ spaceDefaults:
 	acme.run(t, "default", claimingPod("one", byName("one")))
 	below.apply(t, templateObject("each", fastExactly+"}"))
 	below.run(t, "default", claimingPod("two", byTemplate("each")))
+	for _, space := range []string{"acme", "acme-a"} { // the host may have counted just before a claim came, and missed it
+		host.countsAgain(t, space)
+	}
 	acme.apply(t, claimObject("three", fastExactly+"}"))
 	event := acme.awaitEvent(t, "default", "ResourceClaim", "three", "HostQuotaExceeded")
 	for _, text := range []string{"requested: fast.deviceclass.resource.k8s.io/devices=1", "used: fast.deviceclass.resource.k8s.io/devices=1"} {
@@ -316,4 +321,20 @@ spaceDefaults:
 	}
 	below.kubectl(t, "delete", "pod", "two")
 	acme.run(t, "default", claimingPod("three", byName("three")))
+}
+
+// countsAgain waits until the host was told to count again what a space uses, and counts one device.
+func (c *cluster) countsAgain(t *testing.T, space string) {
+	t.Helper()
+	eventually(t, func() error {
+		quota, err := c.CoreV1().ResourceQuotas("berth-"+space).Get(t.Context(), "berth", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if _, counted := quota.Spec.Hard[v1alpha1.ResourceRecount]; !counted {
+			return fmt.Errorf("the host isn't told to count again what %s uses", space)
+		}
+		used := quota.Status.Used["fast.deviceclass.resource.k8s.io/devices"]
+		return expect("the devices of "+space, used.String(), "1")
+	})
 }

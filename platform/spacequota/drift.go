@@ -18,6 +18,8 @@ const (
 	driftTime = 10 * time.Second
 	// firstRecount and lastRecount limit the pause between two recounts that didn't help.
 	firstRecount, lastRecount = 30 * time.Second, 10 * time.Minute
+	// claimsTime is how long after a change of a share that has devices the host counts again.
+	claimsTime = 5 * time.Second
 )
 
 // drift is of a space that the host counts differently than the space itself.
@@ -43,6 +45,21 @@ func (q *Quotas) Recount(ctx context.Context, space string, onHost quota.Amounts
 	}
 	err := q.host.Recount(ctx, space)
 	if errors.Is(err, quota.ErrConflict) || errors.Is(err, quota.ErrNotFound) { // the host counts again anyway, or nothing more
+		return nil
+	}
+	return err
+}
+
+// recountClaims has the host count again the devices of a space's resource claims. When a share grows, the host counts, and just then a claim
+// comes that waited for that. The host may miss it ([quota.Host.Recount]), and no drift shows that: only the host knows of which claims
+// devices count.
+func (q *Quotas) recountClaims(ctx context.Context, space string) error {
+	err := q.host.Recount(ctx, space)
+	if errors.Is(err, quota.ErrConflict) { // something was admitted just now
+		q.queue.AddAfter(task{recount, space}, claimsTime)
+		return nil
+	}
+	if errors.Is(err, quota.ErrNotFound) {
 		return nil
 	}
 	return err
@@ -74,4 +91,5 @@ func (q *Quotas) Forget(space string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.drifts, space)
+	delete(q.raised, space)
 }

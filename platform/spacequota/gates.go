@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 
+	utilquota "k8s.io/apiserver/pkg/quota/v1"
+
 	"github.com/berth-dev/berth/quota"
 )
 
@@ -64,6 +66,16 @@ func (q *Quotas) Lower(space string, to quota.Amounts) quota.Amounts {
 func (q *Quotas) Raise(space string, hard quota.Amounts) {
 	if gate := q.gate(space); gate != nil {
 		gate.Raise(hard)
+	}
+	if !asksForClaims(hard) {
+		return
+	}
+	q.mu.Lock()
+	changed := !utilquota.Equals(q.raised[space], hard)
+	q.raised[space] = hard
+	q.mu.Unlock()
+	if changed {
+		q.queue.AddAfter(task{recount, space}, claimsTime)
 	}
 }
 

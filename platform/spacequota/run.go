@@ -67,6 +67,8 @@ func (q *Quotas) do(ctx context.Context, one task) error {
 			return err
 		}
 		return nil
+	case recount:
+		return q.recountClaims(ctx, one.space)
 	default:
 		return q.growShort(ctx, one.space)
 	}

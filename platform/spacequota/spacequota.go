@@ -74,8 +74,9 @@ type Quotas struct {
 	mu     sync.Mutex
 	gates  map[string]*quota.Gate
 	hungry map[string]*hunger
-	short  map[string]shortage // by space
-	drifts map[string]drift    // by space
+	short  map[string]shortage      // by space
+	drifts map[string]drift         // by space
+	raised map[string]quota.Amounts // what the host enforced last, of spaces that may have devices
 }
 
 // shortage is what the host rejected of a space, and when it last did. A syncer tries again after ten minutes at the latest.
@@ -97,6 +98,7 @@ const (
 	trim
 	place
 	finish
+	recount
 )
 
 // New returns the quotas of a platform's spaces.
@@ -106,7 +108,7 @@ func New(o Options) (*Quotas, error) {
 		return nil, err
 	}
 	q := &Quotas{
-		Options: o, host: store, gates: map[string]*quota.Gate{}, hungry: map[string]*hunger{}, short: map[string]shortage{}, drifts: map[string]drift{},
+		Options: o, host: store, gates: map[string]*quota.Gate{}, hungry: map[string]*hunger{}, short: map[string]shortage{}, drifts: map[string]drift{}, raised: map[string]quota.Amounts{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[task](retryPause, time.Minute)),
 	}
 	q.ledgers = quota.New(store, q, o.Clock)
