@@ -14,10 +14,13 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
 // AnnotationShare marks a definition in a space as one that the platform shares. Its value is the name of the CRDShare.
@@ -34,8 +37,11 @@ func IsShared(crd metav1.Object) bool { return strings.HasPrefix(string(crd.GetU
 // ErrUnsupported means that a definition can't be shared.
 var ErrUnsupported = errors.New("can't be shared")
 
+// shareOf returns the name of the CRDShare of a definition that is shared; "" if it has none.
+func shareOf(crd *apiextensionsv1.CustomResourceDefinition) string { return crd.Annotations[AnnotationShare] }
+
 // Serve returns a definition of the host as spaces serve it: without what concerns the host, such as its labels, and marked by share,
-// which is the name of the CRDShare. One copy is for all spaces.
+// which is the name of the CRDShare; "" if there is none. One copy is for all spaces.
 //
 // stored are versions in which spaces may have stored objects. The host doesn't know these objects, and may have dropped the version. It
 // is added then, without being served, so that spaces can read the objects. Its schema accepts everything.
@@ -70,10 +76,13 @@ func Serve(host *apiextensionsv1.CustomResourceDefinition, share string, stored 
 	}
 	served.ObjectMeta = metav1.ObjectMeta{
 		Name: host.Name, UID: uidOf(host), ResourceVersion: "0" + version, Generation: host.Generation,
-		CreationTimestamp: host.CreationTimestamp, Annotations: map[string]string{AnnotationShare: share},
+		CreationTimestamp: host.CreationTimestamp,
+	}
+	if share != "" {
+		metav1.SetMetaDataAnnotation(&served.ObjectMeta, AnnotationShare, share)
 	}
 	if approved, ok := host.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
-		served.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation] = approved
+		metav1.SetMetaDataAnnotation(&served.ObjectMeta, apiextensionsv1.KubeAPIApprovedAnnotation, approved)
 	}
 	return served, nil
 }
@@ -113,7 +122,7 @@ func contentVersion(crd *apiextensionsv1.CustomResourceDefinition) (string, erro
 
 // SameContent reports whether spaces serve two definitions, as [Serve] returns them, in the same way and for the same share.
 func SameContent(a, b *apiextensionsv1.CustomResourceDefinition) bool {
-	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion && a.Annotations[AnnotationShare] == b.Annotations[AnnotationShare]
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion && shareOf(a) == shareOf(b)
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
@@ -126,4 +135,16 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 		}
 	}
 	return false
+}
+
+// CheckSchemas returns [ErrUnsupported] if a definition is beyond what spaces may define: what it costs, a tenant can spend.
+func CheckSchemas(crd *apiextensionsv1.CustomResourceDefinition) error {
+	checked := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), checked, nil); err != nil {
+		return fmt.Errorf("convert the CustomResourceDefinition: %w", err)
+	}
+	if errs := schemas.Check(checked); len(errs) > 0 {
+		return fmt.Errorf("%s: %w: %w", crd.Name, ErrUnsupported, errs.ToAggregate())
+	}
+	return nil
 }
