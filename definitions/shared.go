@@ -38,7 +38,9 @@ func IsShared(crd metav1.Object) bool { return strings.HasPrefix(string(crd.GetU
 var ErrUnsupported = errors.New("can't be shared")
 
 // shareOf returns the name of the CRDShare of a definition that is shared; "" if it has none.
-func shareOf(crd *apiextensionsv1.CustomResourceDefinition) string { return crd.Annotations[AnnotationShare] }
+func shareOf(crd *apiextensionsv1.CustomResourceDefinition) string {
+	return crd.Annotations[AnnotationShare]
+}
 
 // Serve returns a definition of the host as spaces serve it: without what concerns the host, such as its labels, and marked by share,
 // which is the name of the CRDShare; "" if there is none. One copy is for all spaces.

@@ -50,7 +50,9 @@ func ForSync(host *apiextensionsv1.CustomResourceDefinition, version string) (*S
 
 // forSync returns the definition of a CRDShare, forced on spaces whose objects of it are synced. It is always the same pointer.
 func (s *Shared) forSync() *Shared {
-	s.force.Do(func() { s.forced = &Shared{CRD: s.CRD, Webhook: s.Webhook, Forced: true, InRange: s.InRange, Synced: true} })
+	s.force.Do(func() {
+		s.forced = &Shared{CRD: s.CRD, Webhook: s.Webhook, Forced: true, InRange: s.InRange, Synced: true}
+	})
 	return s.forced
 }
 

@@ -24,7 +24,7 @@ import (
 )
 
 // moveRetry is how long to wait before objects that could not be moved are moved again.
-const moveRetry = 30 * time.Second
+const moveRetry = 10 * time.Second
 
 var errRaced = errors.New("another process writes to the store, too")
 
