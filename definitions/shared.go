@@ -14,13 +14,10 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-
-	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
 // AnnotationShare marks a definition in a space as one that the platform shares. Its value is the name of the CRDShare.
@@ -137,16 +134,4 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 		}
 	}
 	return false
-}
-
-// CheckSchemas returns [ErrUnsupported] if a definition is beyond what spaces may define: what it costs, a tenant can spend.
-func CheckSchemas(crd *apiextensionsv1.CustomResourceDefinition) error {
-	checked := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), checked, nil); err != nil {
-		return fmt.Errorf("convert the CustomResourceDefinition: %w", err)
-	}
-	if errs := schemas.Check(checked); len(errs) > 0 {
-		return fmt.Errorf("%s: %w: %w", crd.Name, ErrUnsupported, errs.ToAggregate())
-	}
-	return nil
 }

@@ -68,9 +68,6 @@ func TestADefinitionThatCantBeSynced(t *testing.T) {
 		"no such version": {"v4", func(*apiextensionsv1.CustomResourceDefinition) {}, definitions.ErrNotServed},
 		"not served":      {"v3", func(*apiextensionsv1.CustomResourceDefinition) {}, definitions.ErrNotServed},
 		"not established": {"v1", func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.Conditions = nil }, definitions.ErrUnsupported},
-		"a pattern too long": {"v1", func(c *apiextensionsv1.CustomResourceDefinition) {
-			c.Spec.Versions[1].Schema.OpenAPIV3Schema.Properties = map[string]apiextensionsv1.JSONSchemaProps{"p": {Type: "string", Pattern: strings.Repeat("a", 1<<20)}}
-		}, definitions.ErrUnsupported},
 	} {
 		host := withVersions("Widget")
 		test.change(host)

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/platform/hostwatch"
+	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
 // What is listed.
@@ -80,7 +81,7 @@ func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, ve
 		crd, err = definitions.Serve(definition, share.Name, stored...)
 	}
 	if err == nil {
-		err = definitions.CheckSchemas(crd)
+		err = checkSchemas(crd)
 	}
 	switch {
 	case errors.Is(err, definitions.ErrUnsupported):
@@ -91,4 +92,11 @@ func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, ve
 		result.offer(crd, definitions.WebhookOf(definition))
 	}
 	return result
+}
+
+func checkSchemas(crd *apiextensionsv1.CustomResourceDefinition) error {
+	if err := schemas.CheckShared(crd); err != nil {
+		return fmt.Errorf("%s: %w: %w", crd.Name, definitions.ErrUnsupported, err)
+	}
+	return nil
 }
