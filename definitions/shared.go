@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// AnnotationShare marks a definition in a space as one that the platform shares. Its value is the name of the CRDShare.
+// AnnotationShare marks a definition in a space as one that the platform shares by a CRDShare. Its value is the name of that.
 const AnnotationShare = "berth.dev/crd-share"
 
 // sharedUID begins the UID of a definition that is shared. API servers make UIDs of hexadecimal digits and hyphens, so no definition of

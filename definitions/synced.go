@@ -15,11 +15,12 @@ import (
 // ErrNotServed means that the host doesn't serve the version of a definition that Berth syncs.
 var ErrNotServed = errors.New("the version is not served")
 
-// ForSync returns the definition of objects that Berth syncs with the host, which is forced on each space of which they are synced. It is the
-// host's with only the synced version, so that nothing is converted. Objects that a space has stored in one of the host's other versions,
-// because a CRDShare served them, can still be read.
+// ForSync returns the definition of objects that Berth syncs with the host, which is forced on each space of which they
+// are synced. It is the host's with only the synced version, so that nothing is converted. Objects that a space has
+// stored in one of the host's other versions, because a CRDShare served them, can still be read.
 //
-// The error is [ErrNotServed] if the host doesn't serve the version, and [ErrUnsupported] if spaces can't serve the definition.
+// The error is [ErrNotServed] if the host doesn't serve the version, and [ErrUnsupported] if spaces can't serve the
+// definition.
 func ForSync(host *apiextensionsv1.CustomResourceDefinition, version string) (*Shared, error) {
 	trimmed := host.DeepCopy()
 	trimmed.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
@@ -45,7 +46,8 @@ func ForSync(host *apiextensionsv1.CustomResourceDefinition, version string) (*S
 	return &Shared{CRD: served, Forced: true, Synced: true}, nil
 }
 
-// forSync returns the definition of a CRDShare, forced on spaces whose objects of it are synced. It is always the same pointer.
+// forSync returns the definition of a CRDShare, forced on spaces whose objects of it are synced. It is always the same
+// pointer.
 func (s *Shared) forSync() *Shared {
 	s.force.Do(func() {
 		s.forced = &Shared{CRD: s.CRD, Webhook: s.Webhook, Forced: true, InRange: s.InRange, Synced: true}
@@ -59,8 +61,9 @@ func (s *Shared) serves(version string) bool {
 	})
 }
 
-// WithSynced returns the set with definitions that [ForSync] has made. A definition that a CRDShare gives the space takes the place of one of
-// the same name if it serves the synced version: it may have more versions. It is forced then, whatever the share says.
+// WithSynced returns the set with definitions that [ForSync] has made. A definition that a CRDShare gives the space
+// takes the place of one of the same name if it serves the synced version: it may have more versions. It is forced
+// then, whatever the share says.
 func (s *Set) WithSynced(synced ...*Shared) *Set {
 	if len(synced) == 0 {
 		return s
@@ -84,8 +87,8 @@ func (s *Set) HasShares() bool {
 	return slices.ContainsFunc(s.Names(), func(name string) bool { return shareOf(s.Of(name).CRD) != "" })
 }
 
-// WithSynced returns a source that has the sets of s with the definitions of objects that are synced; see [Set.WithSynced]. These are known at
-// once. A nil source has no sets, and is known. Set may be called on either.
+// WithSynced returns a source that has the sets of s with the definitions of objects that are synced; see
+// [Set.WithSynced]. These are known at once. A nil source has no sets, and is known. Set may be called on either.
 func (s *Source) WithSynced(synced ...*Shared) *Source {
 	if len(synced) == 0 {
 		return s

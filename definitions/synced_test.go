@@ -77,8 +77,8 @@ func TestADefinitionThatCantBeSynced(t *testing.T) {
 	}
 }
 
-// TestASetHasWhatIsSynced lays synced definitions over those of CRDShares. A share of the same name is used if it serves the version, and is
-// forced then. All spaces have the same pointer of it.
+// TestASetHasWhatIsSynced lays synced definitions over those of CRDShares. A share of the same name is used if it
+// serves the version, and is forced then. All spaces have the same pointer of it.
 func TestASetHasWhatIsSynced(t *testing.T) {
 	t.Parallel()
 	widgets, gadgets := synced(t, "Widget"), synced(t, "Gadget")

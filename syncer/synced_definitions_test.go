@@ -75,7 +75,8 @@ func (env *testEnv) syncsExtensions() bool {
 	return false
 }
 
-// snapshotEnv is a space whose syncer is to sync snapshots, and has not begun. Its control plane has no definitions of them.
+// snapshotEnv is a space whose syncer is to sync snapshots, and has not begun. Its control plane has no definitions of
+// them.
 func snapshotEnv(t *testing.T, name string) (env *testEnv, host, space client.Client) {
 	t.Helper()
 	host = extended(t, theHost(t).Config())
@@ -126,8 +127,8 @@ func established(ctx context.Context, c client.Client, crd *apiextensionsv1.Cust
 	return errors.New("it is not established")
 }
 
-// C3, C5: a tenant's own definition of a synced kind is kept, and hidden with its objects while the kind is synced. Nobody can create,
-// change, or delete one of that name then. One of another name that has the kind stays as it is.
+// C3, C5: a tenant's own definition of a synced kind is kept, and hidden with its objects while the kind is synced.
+// Nobody can create, change, or delete one of that name then. One of another name that has the kind stays as it is.
 func TestATenantsOwnDefinitionOfSnapshotsIsHidden(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -215,8 +216,8 @@ func (env *testEnv) inStore(t *testing.T, f func(store *kubernetes.Client) error
 	}
 }
 
-// C5, T2: a space that has copies of the host's definitions, of an earlier version of Berth, has their objects when these are shared. So it
-// does if that ended halfway. Nothing changes on the host.
+// C5, T2: a space that has copies of the host's definitions, of an earlier version of Berth, has their objects when
+// these are shared. So it does if that ended halfway. Nothing changes on the host.
 func TestObjectsOfACopiedDefinitionAreMoved(t *testing.T) {
 	t.Parallel()
 	const (

@@ -28,13 +28,13 @@ const moveRetry = 10 * time.Second
 
 var errRaced = errors.New("another process writes to the store, too")
 
-// moveCopies moves the objects of copied definitions to where those of shared definitions are. Berth used to copy the host's definition
-// into a space for each kind that it syncs. Now it shares these definitions. A definition of such a name without Berth's label is the
-// tenant's. It stays, and is hidden with its objects.
+// moveCopies moves the objects of copied definitions to where those of shared definitions are. Berth used to copy the
+// host's definition into a space for each kind that it syncs. Now it shares these definitions. A definition of such a
+// name without Berth's label is the tenant's. It stays, and is hidden with its objects.
 //
-// The copy is deleted last, so that this is done again if the process ends before. Objects that could not be moved stay where they are.
-// Until they are moved, nobody can read or write objects of the definition: a list without them would mean that they were deleted. It
-// reports whether something was moved.
+// The copy is deleted last, so that this is done again if the process ends before. Objects that could not be moved stay
+// where they are. Until they are moved, nobody can read or write objects of the definition: a list without them would
+// mean that they were deleted. It reports whether something was moved.
 func (s *Space) moveCopies(ctx context.Context, set *definitions.Set) (moved bool) {
 	ctx = bounds.WithReservation(ctx, nil) // it is not a request's
 	unmoved := map[string]bool{}

@@ -71,8 +71,8 @@ func syncedSource(t *testing.T, kinds ...string) *definitions.Source {
 	return source.WithSynced(all...)
 }
 
-// TestACopiedDefinitionIsReplacedAtAnyPoint starts a space whose store has Berth's copy of a definition, and ends the move of its objects after
-// each of its writes. Nothing is lost, and the next start ends the move (C5).
+// TestACopiedDefinitionIsReplacedAtAnyPoint starts a space whose store has Berth's copy of a definition, and ends the
+// move of its objects after each of its writes. Nothing is lost, and the next start ends the move (C5).
 func TestACopiedDefinitionIsReplacedAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	const (

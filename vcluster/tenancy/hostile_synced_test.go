@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/internal/testcrd"
 )
 
-// C3, C6: a cluster admin of the space doesn't replace the definition of a kind that is synced, neither by one of its own, nor by an API
-// server that answers for the group.
+// C3, C6: a cluster admin of the space doesn't replace the definition of a kind that is synced, neither by one of its
+// own, nor by an API server that answers for the group.
 func TestHostileTenantsDoNotReplaceSyncedDefinitions(t *testing.T) {
 	host := testcrd.New("example.com", "Gadget", &apiextensionsv1.JSONSchemaProps{Type: "object"})
 	host.Spec.Names.Singular, host.Status.AcceptedNames.Singular = "gadget", "gadget"
