@@ -5,6 +5,7 @@
 // shares.
 //
 // The API server of a space applies it where it reads its definitions. [GetMatchingCRD] is a pure function. A [Set] is what one
-// space may use of the definitions that the platform shares. The package has no clients, and doesn't know how definitions are
+// space may use of the definitions that the platform shares, by a CRDShare, or because Berth syncs objects of them with the host
+// ([ForSync]). The package has no clients, and doesn't know how definitions are
 // served.
 package definitions

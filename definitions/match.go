@@ -36,6 +36,11 @@ type Shared struct {
 	Forced bool
 	// InRange means that the platform shares the definition with the tenant of the space.
 	InRange bool
+	// Synced means that the definition is forced because Berth syncs its objects with the host.
+	Synced bool
+
+	force  sync.Once
+	forced *Shared
 
 	convert  sync.Once
 	internal *apiextensions.CustomResourceDefinition
@@ -101,6 +106,8 @@ type Match struct {
 	Shared bool
 	// Reason is why.
 	Reason Reason
+	// Synced means that CRD is forced because Berth syncs its objects with the host.
+	Synced bool
 }
 
 // GetMatchingCRD returns which of two definitions of one name is in force in a space. local is that of the space, and shared what
@@ -110,7 +117,7 @@ type Match struct {
 // nowhere: whether something is forced on this space has been decided before, see [Shared.Forced].
 func GetMatchingCRD(local *apiextensionsv1.CustomResourceDefinition, shared *Shared, policy Policy) Match {
 	if shared != nil && shared.Forced {
-		return Match{CRD: shared.CRD, Shared: true, Reason: Forced}
+		return Match{CRD: shared.CRD, Shared: true, Reason: Forced, Synced: shared.Synced}
 	}
 	found := shared != nil && shared.InRange
 	switch policy {
@@ -152,10 +159,14 @@ func (m Match) Explain(name string, local bool) string {
 	const kept = "; the space's own is kept, and not used"
 	switch m.Reason {
 	case Forced:
-		if local {
-			return "the platform forces its definition by the CRDShare " + name + kept
+		by := "the platform forces its definition by the CRDShare " + name
+		if m.Synced {
+			by = "the platform forces its definition, because it syncs these objects with the host"
 		}
-		return "the platform forces its definition by the CRDShare " + name
+		if local {
+			return by + kept
+		}
+		return by
 	case LocalFirst:
 		return "the policy LocalCRDFirst prefers the space's own to the one that the platform shares"
 	case SystemFirst:

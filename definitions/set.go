@@ -39,7 +39,7 @@ func NewSet(policy Policy, shared ...*Shared) *Set {
 	_, _ = fmt.Fprintf(hash, "%q\n", policy)
 	for _, name := range s.Names() {
 		one := s.shared[name]
-		_, _ = fmt.Fprintf(hash, "%q %q %q %t %t %q\n", name, one.CRD.UID, one.CRD.ResourceVersion, one.Forced, one.InRange, one.CRD.Annotations[AnnotationShare])
+		_, _ = fmt.Fprintf(hash, "%q %q %q %t %t %q\n", name, one.CRD.UID, one.CRD.ResourceVersion, one.Forced, one.InRange, shareOf(one.CRD))
 	}
 	s.version = hex.EncodeToString(hash.Sum(nil))
 	for _, name := range s.Names() {
@@ -135,11 +135,19 @@ type Source struct {
 	set     *Set
 	known   bool // it has been set
 	changed chan struct{}
+
+	// These are of a source that WithSynced has returned, which follows shares. Its set is made of the set of.
+	shares *Source
+	synced []*Shared
+	of     *Set
 }
 
 // Await waits until it is known what the platform shares with the space, that is, until the source has been set. It returns ctx's error if
 // that ends before.
 func (s *Source) Await(ctx context.Context) error {
+	if s.shares != nil {
+		return s.shares.Await(ctx)
+	}
 	for {
 		s.mu.Lock()
 		known, changed := s.known, s.watch()
@@ -157,6 +165,10 @@ func (s *Source) Await(ctx context.Context) error {
 
 // Watch returns the current set, and a channel that is closed when Set replaces it. Nothing has to be released.
 func (s *Source) Watch() (*Set, <-chan struct{}) {
+	if s.shares != nil {
+		set, changed := s.shares.Watch()
+		return s.with(set), changed
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set, s.watch()
@@ -171,6 +183,10 @@ func (s *Source) watch() <-chan struct{} {
 
 // Set replaces the set.
 func (s *Source) Set(set *Set) {
+	if s.shares != nil {
+		s.shares.Set(set)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	same := s.known && s.set.FullVersion() == set.FullVersion()

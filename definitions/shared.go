@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// AnnotationShare marks a definition in a space as one that the platform shares. Its value is the name of the CRDShare.
+// AnnotationShare marks a definition in a space as one that the platform shares by a CRDShare. Its value is the name of that.
 const AnnotationShare = "berth.dev/crd-share"
 
 // sharedUID begins the UID of a definition that is shared. API servers make UIDs of hexadecimal digits and hyphens, so no definition of
@@ -34,8 +34,13 @@ func IsShared(crd metav1.Object) bool { return strings.HasPrefix(string(crd.GetU
 // ErrUnsupported means that a definition can't be shared.
 var ErrUnsupported = errors.New("can't be shared")
 
+// shareOf returns the name of the CRDShare of a definition that is shared; "" if it has none.
+func shareOf(crd *apiextensionsv1.CustomResourceDefinition) string {
+	return crd.Annotations[AnnotationShare]
+}
+
 // Serve returns a definition of the host as spaces serve it: without what concerns the host, such as its labels, and marked by share,
-// which is the name of the CRDShare. One copy is for all spaces.
+// which is the name of the CRDShare; "" if there is none. One copy is for all spaces.
 //
 // stored are versions in which spaces may have stored objects. The host doesn't know these objects, and may have dropped the version. It
 // is added then, without being served, so that spaces can read the objects. Its schema accepts everything.
@@ -70,10 +75,13 @@ func Serve(host *apiextensionsv1.CustomResourceDefinition, share string, stored 
 	}
 	served.ObjectMeta = metav1.ObjectMeta{
 		Name: host.Name, UID: uidOf(host), ResourceVersion: "0" + version, Generation: host.Generation,
-		CreationTimestamp: host.CreationTimestamp, Annotations: map[string]string{AnnotationShare: share},
+		CreationTimestamp: host.CreationTimestamp,
+	}
+	if share != "" {
+		metav1.SetMetaDataAnnotation(&served.ObjectMeta, AnnotationShare, share)
 	}
 	if approved, ok := host.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
-		served.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation] = approved
+		metav1.SetMetaDataAnnotation(&served.ObjectMeta, apiextensionsv1.KubeAPIApprovedAnnotation, approved)
 	}
 	return served, nil
 }
@@ -113,7 +121,7 @@ func contentVersion(crd *apiextensionsv1.CustomResourceDefinition) (string, erro
 
 // SameContent reports whether spaces serve two definitions, as [Serve] returns them, in the same way and for the same share.
 func SameContent(a, b *apiextensionsv1.CustomResourceDefinition) bool {
-	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion && a.Annotations[AnnotationShare] == b.Annotations[AnnotationShare]
+	return a.UID == b.UID && a.ResourceVersion == b.ResourceVersion && shareOf(a) == shareOf(b)
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {

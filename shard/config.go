@@ -123,7 +123,8 @@ type Settings struct {
 	// Access is what the space enforces of its tenant. It has to be the same source at each call for a space: a space follows
 	// its changes without a restart. Nil means nothing.
 	Access *access.Source
-	// Definitions are those that the platform shares with the space, as Access: the same source at each call. Nil means none, ever.
+	// Definitions are those that CRDShares share with the space, as Access: the same source at each call. Nil means none, ever. The shard
+	// adds those of the kinds that are synced of the space.
 	Definitions *definitions.Source
 	// Declared are the custom resources that are synced of the space, ordered by name. A space that runs has those of its start; see
 	// [Shard.RestartUnless].

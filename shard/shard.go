@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/shard/crashlog"
 	"github.com/berth-dev/berth/shard/credentials"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/vcluster/schemas"
 )
 
 var (
@@ -75,6 +76,12 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	}
 	if err := host.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
+	}
+	for resource, shared := range host.Definitions {
+		if err := schemas.CheckShared(shared.CRD); err != nil {
+			host.Stop()
+			return nil, fmt.Errorf("start shard: sync of %s: the host's CustomResourceDefinition %s: %w; install another one, or disable the resource", resource, shared.CRD.Name, err)
+		}
 	}
 	s := &Shard{
 		config: c, host: host, serviceRange: cidr, volume: kine.NewVolume(c.Dir),

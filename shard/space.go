@@ -144,7 +144,7 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 		Controllers:             controllers(&settings),
 		HiddenNodes:             true,
 		Access:                  settings.Access,
-		Definitions:             settings.Definitions,
+		Definitions:             settings.Definitions.WithSynced(s.host.SyncedDefinitions(s.syncOf(&settings))...),
 		AfterRBAC:               s.config.Authorizer.For(name, func() string { return settings.Access.Get().Tenant }),
 		Quota:                   s.config.Quota(name),
 		TenantQuota:             s.config.TenantQuota(name),

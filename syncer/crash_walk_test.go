@@ -85,6 +85,7 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	if err := isolation.Apply(t.Context(), w.onHost, w.space, w.hardQuota, isolation.Syncing(parsed)); err != nil {
 		t.Fatal(err)
 	}
+	w.serveSynced(t)
 	w.inSpace = extended(t, w.toPlane())
 	for i := range w.rows {
 		if row := &w.rows[i]; row.from {

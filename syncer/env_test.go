@@ -351,6 +351,9 @@ func (env *testEnv) syncing(t *testing.T, syncOptions ...string) {
 	}
 	env.options = syncer.Options{Sync: parsed, IngressAnnotations: []string{"example.com/allowed"}}
 	env.build(t) // for the rights that the options take
+	if env.syncsExtensions() {
+		env.serveSynced(t)
+	}
 	env.begin(nil)
 }
 

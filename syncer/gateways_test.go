@@ -46,7 +46,6 @@ func gatewayEnv(t *testing.T, name string) (env *testEnv, host, space client.Cli
 	testhost.Eventually(t, "see the class", func(ctx context.Context) error {
 		return space.Get(ctx, client.ObjectKey{Name: name + "-imported"}, &gatewayv1.GatewayClass{})
 	})
-	// Each kind is defined by itself: a syncer that is killed now may leave the others undefined.
 	for _, all := range []client.ObjectList{&gatewayv1.GatewayList{}, &gatewayv1.HTTPRouteList{}} {
 		testhost.Eventually(t, "see the space serve the kinds", func(ctx context.Context) error { return space.List(ctx, all) })
 	}

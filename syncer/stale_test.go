@@ -82,8 +82,8 @@ func testSwitchedOff(t *testing.T, name string, switchOff func(env *testEnv, off
 		"ingressclasses":         {network, space, goes, "none is for the space"},
 		"runtimeclasses":         {nodev1.GroupName, space, goes, "none is for the space"},
 		"priorityclasses":        {"scheduling.k8s.io", space, goes, "none is for the space"},
-		"volumesnapshotclasses":  {snapshotv1.GroupName, space, stays, "with their definition"},
-		"gatewayclasses":         {"gateway.networking.k8s.io", space, stays, "with their definition"},
+		"volumesnapshotclasses":  {snapshotv1.GroupName, space, stays, "they come back with their definition"},
+		"gatewayclasses":         {"gateway.networking.k8s.io", space, stays, "they come back with their definition"},
 	}
 	var off []string
 	for _, k := range resources.Table() {

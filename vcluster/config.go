@@ -74,8 +74,8 @@ type Config struct {
 	Access *access.Source
 	// Granted has rights of users whom the platform knows, if Access is nil. It may be nil, too.
 	Granted *access.Source
-	// Definitions are the CustomResourceDefinitions that the platform shares with the space. They follow changes without a restart.
-	// Nil means that it never shares one.
+	// Definitions are the CustomResourceDefinitions that the platform shares with the space, with those that it forces because it syncs
+	// their objects; see [definitions.Source.WithSynced]. They follow changes without a restart. Nil means that it never shares one.
 	Definitions *definitions.Source
 	// AfterRBAC, if set, decides on what neither Access nor RBAC allows. It needs Access.
 	AfterRBAC authorizer.Authorizer

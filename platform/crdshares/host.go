@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,14 +94,9 @@ func serve(ctx context.Context, host client.Client, share *v1alpha1.CRDShare, ve
 	return result
 }
 
-// checkSchemas returns an error if a definition is beyond what spaces may define: what it costs, a tenant can spend.
 func checkSchemas(crd *apiextensionsv1.CustomResourceDefinition) error {
-	checked := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), checked, nil); err != nil {
-		return fmt.Errorf("convert the CustomResourceDefinition: %w", err)
-	}
-	if errs := schemas.Check(checked); len(errs) > 0 {
-		return fmt.Errorf("%s: %w: %w", crd.Name, definitions.ErrUnsupported, errs.ToAggregate())
+	if err := schemas.CheckShared(crd); err != nil {
+		return fmt.Errorf("%s: %w: %w", crd.Name, definitions.ErrUnsupported, err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (s *Engine) Run(ctx context.Context) error {
 	defer extended.Wait()
 	ctx, cancel := context.WithCancel(ctx) // so that extensions end with the syncer, whatever the reason is
 	defer cancel()
-	s.install(ctx, &extended)
+	s.runExtensions(ctx, &extended)
 	if !cache.WaitFor(ctx, "", s.synced...) {
 		return nil // ctx ended
 	}
@@ -57,13 +57,6 @@ func (s *Engine) Run(ctx context.Context) error {
 func (s *Engine) reconcile(ctx context.Context, key Key) next {
 	if ctx.Err() != nil {
 		return next{} // left in the queue when the syncer stops
-	}
-	switch now, later := s.defined(key.Resource); {
-	case now:
-	case later:
-		return next{after: s.soon.When(key), idle: true}
-	default:
-		return next{}
 	}
 	after, err := s.try(ctx, key)
 	s.shortages.ended(key, err)

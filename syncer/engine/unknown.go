@@ -16,7 +16,7 @@ import (
 )
 
 // annotationUnknown is only on the syncer's copies of an extension's objects. It lists the fields of the spec that
-// Berth's types don't have: the host's definition may be newer than these, and a tenant may edit its own.
+// Berth's types don't have: the host's definition may be newer than these.
 const annotationUnknown = translate.Domain + "/unknown-fields"
 
 // maxUnknown is how many of them are listed, because a tenant may write any number.

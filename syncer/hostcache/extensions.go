@@ -5,15 +5,15 @@ package hostcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/syncer/resources"
-	"github.com/berth-dev/berth/translate"
 )
 
 // crd returns the name of the definition of an extension.
@@ -33,30 +33,24 @@ func (h *Host) extend(ctx context.Context) error {
 			}
 			return fmt.Errorf("read the host's definition of %s: %w", r.Name, err)
 		}
-		if h.Definitions[r.Name] = spaceDefinition(definition, version); len(h.Definitions[r.Name].Spec.Versions) == 0 {
+		shared, err := definitions.ForSync(definition, version)
+		switch {
+		case errors.Is(err, definitions.ErrNotServed):
 			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition %s does not serve version %s; install one that does, or disable the resource", r.Name, crd(r), version)
+		case err != nil:
+			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition: %w; install another one, or disable the resource", r.Name, err)
 		}
+		h.Definitions[r.Name] = shared
 	}
 	return nil
 }
 
-// spaceDefinition returns a space's version of the host's definition: only the version that is synced, if the host
-// serves it, so that no conversion is necessary.
-func spaceDefinition(host *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.CustomResourceDefinition {
-	out := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: host.Name, Labels: map[string]string{translate.LabelManagedBy: translate.ManagedBy}},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: host.Spec.Group, Names: host.Spec.Names, Scope: host.Spec.Scope,
-			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter},
-		},
-	}
-	if approved, ok := host.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]; ok {
-		out.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: approved}
-	}
-	for _, v := range host.Spec.Versions {
-		if v.Name == version && v.Served {
-			v.Storage, out.Spec.Versions = true, append(out.Spec.Versions, v)
+// SyncedDefinitions returns the definitions that are forced on a space of which this is synced. All spaces share them.
+func (h *Host) SyncedDefinitions(sync resources.SyncOptions) (all []*definitions.Shared) {
+	for _, r := range resources.Table() {
+		if shared := h.Definitions[r.Name]; shared != nil && sync.On(r.Name) {
+			all = append(all, shared)
 		}
 	}
-	return out
+	return all
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/syncer/resources"
@@ -40,8 +41,8 @@ type Host struct {
 	cancel  context.CancelFunc // ends the watches
 	running sync.WaitGroup
 	watches map[string]hostWatch // by watched resource
-	// Definitions are those of the synced extensions, by resource. Start sets them.
-	Definitions map[string]*apiextensionsv1.CustomResourceDefinition
+	// Definitions are those of the synced extensions, by resource. Start sets them. Spaces share them.
+	Definitions map[string]*definitions.Shared
 	Routers     map[string]*Router
 	sleepers    sleepers
 	followers   followers
@@ -85,7 +86,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	h := &Host{
-		Options: o, config: config, reach: reach, Definitions: map[string]*apiextensionsv1.CustomResourceDefinition{},
+		Options: o, config: config, reach: reach, Definitions: map[string]*definitions.Shared{},
 		watches: map[string]hostWatch{}, Routers: map[string]*Router{},
 	}
 	h.mapper = &declaredMapper{newMapper(), h}

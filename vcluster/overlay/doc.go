@@ -7,6 +7,9 @@
 // package definitions. Shared definitions are in no store. Custom resources of a shared definition are stored apart from those of a
 // definition of the space with the same name, so that both come back unchanged when the other definition is in force for a while.
 //
+// Berth used to copy the definitions of kinds that it syncs into spaces. When a space starts that has such a copy, the objects are moved to
+// where those of shared definitions are stored.
+//
 // A change of what is in force is one small write to the store of an awake space, the marker. Its revision is that of the change:
 // watches, and pages of lists, that are older expire. A space that wakes writes it only if another set is in force than when it slept.
 //

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,18 @@ import (
 // marker is the key of the version of the set that the space's API server has served last. Its revision is that of the last change of
 // what is in force.
 const marker = "/berth/definitions"
+
+// onlySynced begins the value of the marker if the platform shared nothing except definitions that it forces because it syncs their
+// objects. These are known when a space starts.
+const onlySynced = "synced "
+
+// markOf returns the value of the marker for a set; "" if it has no definitions.
+func markOf(set *definitions.Set) string {
+	if len(set.Names()) > 0 && !set.HasShares() {
+		return onlySynced + set.Version()
+	}
+	return set.Version()
+}
 
 const (
 	// retry is how long a change that can't be written waits for the next attempt.
@@ -50,6 +63,7 @@ type Space struct {
 	switchCount      atomic.Int64 // counts how often the definition of a name got another owner
 	ownersMu         sync.Mutex
 	definitionOwners map[string]*definitionOwner
+	unmoved          map[string]bool // names of definitions some of whose objects could not be moved
 }
 
 // awaitShared limits how long the start of a space waits until it is known what the platform shares.
@@ -68,13 +82,18 @@ func New(source *definitions.Source, store *kubernetes.Client, account *bounds.A
 // Load lays the current set over the store. It must be called before anything is read. If there were shared definitions when the space ran
 // last, it waits until it is known which there are now: a forced one must not lapse when the platform restarts.
 //
-// If what is in force has changed since the space slept, watches from before expire.
+// If what is in force has changed since the space slept, watches from before expire. Objects of definitions that Berth has copied into the
+// space are moved before; see moveCopies.
 func (s *Space) Load(ctx context.Context) error {
 	had, err := s.store.Kubernetes.Get(ctx, marker, kubernetes.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read which shared definitions were in force: %w", err)
 	}
-	if had.KV != nil && len(had.KV.Value) > 0 {
+	var before string
+	if had.KV != nil {
+		before = string(had.KV.Value)
+	}
+	if before != "" && !strings.HasPrefix(before, onlySynced) {
 		limited, cancel := context.WithTimeoutCause(ctx, awaitShared, errUnknown)
 		defer cancel()
 		if err := s.source.Await(limited); err != nil {
@@ -85,13 +104,13 @@ func (s *Space) Load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	moved := s.moveCopies(ctx, set)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var before string
 	if had.KV != nil {
-		s.loaded, before = had.KV.ModRevision, string(had.KV.Value)
+		s.loaded = had.KV.ModRevision
 	}
-	if before == set.Version() {
+	if before == markOf(set) && !moved {
 		s.kept = set.Names()
 	} else {
 		revision, err := s.mark(ctx, set)
@@ -114,13 +133,13 @@ func (s *Space) Run(ctx context.Context) {
 			err = s.follow(ctx, set)
 		}
 		next := time.NewTimer(switchPause)
-		if err != nil {
+		var again <-chan time.Time
+		switch {
+		case err != nil:
 			klog.FromContext(ctx).Error(err, "Could not change which shared definitions are in force; Berth retries")
-			changed = nil
-		}
-		wait := time.NewTimer(retry)
-		if changed != nil {
-			wait.Stop()
+			changed, again = nil, time.After(retry)
+		case s.hasUnmoved():
+			again = time.After(moveRetry)
 		}
 		select {
 		case <-ctx.Done():
@@ -130,9 +149,11 @@ func (s *Space) Run(ctx context.Context) {
 			case <-ctx.Done():
 			case <-next.C:
 			}
-		case <-wait.C:
+		case <-again:
+			if err == nil {
+				s.moveCopies(ctx, set)
+			}
 		}
-		wait.Stop()
 	}
 }
 
@@ -168,7 +189,7 @@ func (s *Space) mark(ctx context.Context, set *definitions.Set) (revision int64,
 	if had.KV != nil {
 		revision = had.KV.ModRevision
 	}
-	put, err := s.store.Kubernetes.OptimisticPut(ctx, marker, []byte(set.Version()), revision, kubernetes.PutOptions{GetOnFailure: true})
+	put, err := s.store.Kubernetes.OptimisticPut(ctx, marker, []byte(markOf(set)), revision, kubernetes.PutOptions{GetOnFailure: true})
 	if err != nil {
 		return had.Revision, fmt.Errorf("write which shared definitions are in force: %w", err)
 	}

@@ -192,6 +192,9 @@ func (b binding) check(ctx context.Context) error {
 }
 
 func (b binding) checkLocked(ctx context.Context) error {
+	if err := b.space.checkMoved(b.resource); err != nil {
+		return err
+	}
 	var switchCount int64
 	if owner := b.space.definitionOwners[b.resource.String()]; owner != nil {
 		switchCount = owner.switchCount

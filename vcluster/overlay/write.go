@@ -32,6 +32,9 @@ func forbidden(set *definitions.Set, name string, match definitions.Match) error
 	share := match.CRD.Annotations[definitions.AnnotationShare]
 	shared := fmt.Sprintf("the CustomResourceDefinition %s in force is the platform's, which shares it by the CRDShare %s, and it can't be changed here", name, share)
 	switch {
+	case match.Synced:
+		shared = fmt.Sprintf(
+			"the platform forces its own CustomResourceDefinition %s on this space, because it syncs these objects with the host; use that one, or ask the administrator of the platform to disable this sync for the space", name)
 	case match.Reason == definitions.Forced:
 		shared = fmt.Sprintf(
 			"the platform forces its own CustomResourceDefinition %s on this space by the CRDShare %s; use that one, or ask the administrator of the platform to make the share Optional", name, share)

@@ -4,9 +4,11 @@
 package schemas
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/bounds"
@@ -38,6 +40,15 @@ func Check(d *apiextensions.CustomResourceDefinition) field.ErrorList {
 		c.errs = append(c.errs, tooMuch(path, n, bounds.DefinitionPatterns))
 	}
 	return c.errs
+}
+
+// CheckShared returns an error if a definition of the host is beyond what spaces may define: what it costs, a tenant can spend.
+func CheckShared(crd *apiextensionsv1.CustomResourceDefinition) error {
+	checked := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), checked, nil); err != nil {
+		return fmt.Errorf("convert the CustomResourceDefinition %s: %w", crd.Name, err)
+	}
+	return Check(checked).ToAggregate()
 }
 
 // CheckUpdate returns what is too much in a definition, less what was too much in the one that it replaces: a definition
