@@ -80,7 +80,7 @@ func (s *syncer) toHost(d *declaration.Declaration) error {
 	var replaced sync.Map // names of host objects: the names of Secrets that they named before an update
 	var returned sync.Map // UIDs of host objects: the versions of which the Secrets were read
 	k := &engine.Resource[*unstructured.Unstructured]{
-		Engine: s.Engine, Name: d.Name, NameLimit: declaration.NameLimit, Virtual: informer, Outlives: true,
+		Engine: s.Engine, Name: d.Name, NameLimit: declaration.NameLimit, Virtual: informer,
 		New:   d.New,
 		Bound: engine.AtMost(d.Max, d.GVR.Resource+" on the host"),
 		// Before all objects of the space are known, another one may name the same Secret.

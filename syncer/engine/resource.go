@@ -39,9 +39,6 @@ type Resource[T client.Object] struct {
 	Bound           Bound                     // limit of host objects; the zero value means none
 	// New returns an empty object. Nil means an object of the type of [resources.Of].
 	New func() T
-	// Outlives means that the definition of the resource may be gone from the space while objects are stored there. Then, their host objects
-	// stay.
-	Outlives bool
 
 	// IsUsed reports whether the object of key should be on the host. It is called before the object is read.
 	IsUsed func(key types.NamespacedName) (bool, error)
@@ -355,7 +352,8 @@ func (k *Resource[T]) collect(ctx context.Context, key types.NamespacedName, hos
 	if err == nil && (id.UID == "" || current.GetUID() == id.UID) {
 		return time.Second, nil // the space's watch is behind
 	}
-	if client.IgnoreNotFound(err) != nil || k.Outlives && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	// While the definition of an extension isn't served, objects may be stored.
+	if client.IgnoreNotFound(err) != nil || k.added[k.Name] != nil && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return 0, fmt.Errorf("look for %s %s in the space: %w", k.Name, key, err)
 	}
 	return 0, k.deleteHost(ctx, host)

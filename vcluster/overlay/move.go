@@ -4,6 +4,7 @@
 package overlay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,8 @@ func (s *Space) moveObjects(ctx context.Context, prefix string) error {
 	}
 }
 
-// moveKey moves what is stored, as it is. What is there already was put there before this process, and stays.
+// moveKey moves what is stored, as it is. If something is there already, either a process has ended before it deleted the same here, or a
+// CRDShare of the name was in force before Berth made the copy: then what the copy has is what the tenant and the host know.
 func (s *Space) moveKey(ctx context.Context, from, to string) error {
 	stored, err := s.store.Kubernetes.Get(ctx, from, kubernetes.GetOptions{})
 	if err != nil {
@@ -111,7 +113,14 @@ func (s *Space) moveKey(ctx context.Context, from, to string) error {
 	if stored.KV == nil {
 		return nil
 	}
-	if _, err := s.store.Kubernetes.OptimisticPut(ctx, to, stored.KV.Value, 0, kubernetes.PutOptions{}); err != nil {
+	put, err := s.store.Kubernetes.OptimisticPut(ctx, to, stored.KV.Value, 0, kubernetes.PutOptions{GetOnFailure: true})
+	if err == nil && !put.Succeeded && put.KV != nil && !bytes.Equal(put.KV.Value, stored.KV.Value) {
+		put, err = s.store.Kubernetes.OptimisticPut(ctx, to, stored.KV.Value, put.KV.ModRevision, kubernetes.PutOptions{GetOnFailure: true})
+		if err == nil && !put.Succeeded {
+			err = errRaced
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("store it as %s: %w", to, err)
 	}
 	return s.deleteKey(ctx, from, stored.KV.ModRevision)

@@ -93,8 +93,8 @@ func TestACopiedDefinitionIsReplacedAtAnyPoint(t *testing.T) {
 		object := fmt.Sprintf("widgets/default/w-%d", i)
 		before[root+"example.com/"+object], after[shared+object] = fmt.Sprint("value ", i), fmt.Sprint("value ", i)
 	}
-	after[shared+"widgets/default/w-1"] = "moved before" // and not deleted
-	before[shared+"widgets/default/w-1"] = "moved before"
+	before[shared+"widgets/default/w-0"] = "value 0" // moved, and not deleted where it was
+	before[shared+"widgets/default/w-1"] = "of a CRDShare that was in force before the copy was made"
 	for _, other := range []string{"widgetsets/default/s", "gadgets/default/g", "doodads/default/d"} {
 		before[root+"example.com/"+other], after[root+"example.com/"+other] = other, other
 	}
