@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/shard/crashlog"
 	"github.com/berth-dev/berth/shard/credentials"
@@ -77,11 +78,9 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	if err := host.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
-	for resource, shared := range host.Definitions {
-		if err := schemas.CheckShared(shared.CRD); err != nil {
-			host.Stop()
-			return nil, fmt.Errorf("start shard: sync of %s: the host's CustomResourceDefinition %s: %w; install another one, or disable the resource", resource, shared.CRD.Name, err)
-		}
+	if err := checkDefinitions(host.Definitions); err != nil {
+		host.Stop()
+		return nil, fmt.Errorf("start shard: %w", err)
 	}
 	s := &Shard{
 		config: c, host: host, serviceRange: cidr, volume: kine.NewVolume(c.Dir),
@@ -109,6 +108,16 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 		s.work.Go(func() { s.guardMemory(*s.config.Memory) })
 	}
 	return s, nil
+}
+
+// checkDefinitions returns an error if the definition of a synced resource is beyond what spaces may define.
+func checkDefinitions(synced map[string]*definitions.Shared) error {
+	for resource, shared := range synced {
+		if err := schemas.CheckShared(shared.CRD); err != nil {
+			return fmt.Errorf("sync of %s: the host's CustomResourceDefinition %s: %w; install another one, or disable the resource", resource, shared.CRD.Name, err)
+		}
+	}
+	return nil
 }
 
 // Add gives a space a place. The space stays asleep until a request, Wake, or WarmUp wants it.
