@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,6 +129,8 @@ func (w *crashWalk) compareClasses(d *crashDiff, row *crashRow, inSpace, onHost 
 			d.lost = append(d.lost, where(row, h))
 		case row.fact(v) != row.fact(h):
 			d.different = append(d.different, fmt.Sprintf("%s: %q, on the host %q", where(row, v), row.fact(v), row.fact(h)))
+		case !running(v):
+			d.unsettled = append(d.unsettled, where(row, v))
 		}
 	}
 	for _, v := range shown {
@@ -224,6 +227,9 @@ func (w *crashWalk) expected(row *crashRow, v client.Object, inSpace map[string]
 		return !w.used || slices.ContainsFunc(inSpace[resources.Pods], func(pod client.Object) bool {
 			return pod.GetNamespace() == v.GetNamespace() && refersTo(pod.(*corev1.Pod), row.name, v.GetName())
 		})
+	case w.sent.Name:
+		service, ok := sibling(resources.Services, backendOf(v)).(*corev1.Service)
+		return !ok || !translate.LeadsOut(service)
 	case resources.HTTPRoutes:
 		return sibling(resources.Gateways, crashName(0)) != nil
 	case resources.Claims:
@@ -266,6 +272,8 @@ func running(v client.Object) bool {
 		return o.Status.Phase == corev1.PodRunning
 	case *corev1.PersistentVolumeClaim:
 		return o.Status.Phase == corev1.ClaimBound
+	case *unstructured.Unstructured:
+		return phaseOf(o) == noteOf(o)
 	default:
 		return true
 	}

@@ -119,7 +119,7 @@ func resourceOf(path string) string {
 	return parts[0]
 }
 
-// S7: whatever a tenant and the host's admin do, with every resource of the table enabled: a syncer that is killed at
+// S7: whatever a tenant and the host's admin do, with every resource of the table enabled, and others declared: a syncer that is killed at
 // any write, to the host or to the space, before or after it is applied, and is started again on the same space and host,
 // loses, leaks and duplicates nothing.
 func TestCrashPoints(t *testing.T) {
@@ -162,6 +162,11 @@ func TestCrashPoints(t *testing.T) {
 				t.Errorf("no crash point was at a write of %s to the %s", resource, side)
 			}
 		}
+		for _, at := range []string{toHost + " " + sentTickets, toSpace + " " + sentTickets, toSpace + " " + shownTickets} {
+			if totals.at[at] == 0 {
+				t.Errorf("no crash point was at a write of what is declared: %s", at)
+			}
+		}
 	}
 }
 
@@ -191,6 +196,7 @@ func crashWhileWalking(t *testing.T, lane string, seed uint64, totals *crashTota
 	for round := 0; !totals.done() && !t.Failed(); round++ {
 		for range 5 + w.random.IntN(8) {
 			w.step(t.Context())
+			w.check(w.process(t.Context()))
 		}
 		if round%15 == 7 {
 			if err := w.move(t.Context()); err != nil {
@@ -228,6 +234,7 @@ func (w *crashWalk) settle(totals *crashTotals, round int) {
 		if !w.quiet() {
 			continue
 		}
+		w.check(w.process(w.t.Context()))
 		if last, err = w.compare(w.t.Context()); meta.IsNoMatchError(err) {
 			w.inSpace = extended(w.t, w.toPlane()) // it has looked before all definitions of the group were there
 		} else if err == nil && last.ok() {

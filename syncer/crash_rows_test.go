@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// crashRow says how the crash walk makes, changes and recognizes the objects of one row of [resources.Table]. What is to the
-// host, the tenant makes in the space; what is from the host, the admin makes there.
+// crashRow says how the crash walk makes, changes and recognizes the objects of one row of [resources.Table], or of one
+// declaration. What is to the host, the tenant makes in the space; what is from the host, the admin makes there.
 type crashRow struct {
 	name string
 	list func() client.ObjectList

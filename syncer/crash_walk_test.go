@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
@@ -37,7 +38,8 @@ type crashWalk struct {
 	random      *rand.Rand
 	onHost      client.Client
 	inSpace     client.Client
-	used        bool // config maps and secrets are synced only where a pod refers to them
+	sent, shown *declaration.Declaration // of the space to the host, and of the host to the space
+	used        bool                     // config maps and secrets are synced only where a pod refers to them
 	namespaces  []string
 	generations int
 	revision    int
@@ -52,7 +54,7 @@ type crashState struct {
 	fact string
 }
 
-// newCrashWalk makes a space for which all resources are enabled.
+// newCrashWalk makes a space for which all resources are enabled, and two are declared.
 func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	t.Helper()
 	w := &crashWalk{
@@ -82,11 +84,12 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 		t.Fatal(err)
 	}
 	w.counts("crash", 1000)
-	if err := isolation.Apply(t.Context(), w.onHost, w.space, w.hardQuota, isolation.Syncing(parsed)); err != nil {
-		t.Fatal(err)
-	}
 	w.serveSynced(t)
 	w.inSpace = extended(t, w.toPlane())
+	w.declareTickets()
+	if err := isolation.Apply(t.Context(), w.onHost, w.space, w.hardQuota, isolation.Syncing(parsed), isolation.AlsoSyncing(isolation.SyncRule(w.sent))); err != nil {
+		t.Fatal(err)
+	}
 	for i := range w.rows {
 		if row := &w.rows[i]; row.from {
 			w.create(t.Context(), row, crashObject{row.name, "", crashKeep})

@@ -137,6 +137,35 @@ func TestDeclaredObjectsNameServicesThatSelectPods(t *testing.T) {
 	})
 }
 
+// C6: what names a Service that led out of the space is on the host as soon as the one there is gone, however long it was refused.
+func TestDeclaredObjectsFollowTheServiceOnTheHost(t *testing.T) {
+	t.Parallel()
+	env := routed(t, "released")
+	env.begin(nil)
+	services, host := env.virtual.CoreV1().Services("default"), env.host.CoreV1().Services(env.space.HostNamespace())
+	for ticket, lead := range map[string]func(){
+		"out": func() {
+			env.play([]step{env.service("lead out", leadingOut), {"see the Service lead out", env.outOnHost}})
+		},
+		"to-endpoints": func() {
+			env.writeEndpoints(t)
+			awaited(t, "the endpoints on the host", env.host.DiscoveryV1().EndpointSlices(env.space.HostNamespace()).Get, env.hostName("hand"), nil)
+		},
+	} {
+		lead()
+		env.play([]step{env.put(ticket, map[string]any{"backend": "hand"}), env.isRefused(ticket)})
+		// The ticket is synced when the Service is gone in the space, and then the one on the host still leads out.
+		if err := services.Delete(t.Context(), "hand", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		awaitedGone(t, "the Service on the host", host.Get, env.space.HostName("default", "hand", translate.LimitLabel))
+		env.idle(t) // no retry counts
+		if err := env.hostTicket(ticket, "", func(*unstructured.Unstructured) error { return nil }).do(t.Context()); err != nil {
+			t.Errorf("when the Service that led %s is gone: %v", ticket, err)
+		}
+	}
+}
+
 // S2: a Service that leads out while an object that names it is on its way to the host.
 func TestHostileServicesThatLeadOutDuringACreate(t *testing.T) {
 	t.Parallel()

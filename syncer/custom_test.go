@@ -72,13 +72,6 @@ func declared(t *testing.T, name string) *customEnv {
 func declaredWith(t *testing.T, name string, fields ...v1alpha1.SyncedField) *customEnv {
 	t.Helper()
 	env := &customEnv{testEnv: newEnv(t, name)}
-	crd := tickets(name + ".example.com")
-	spec := v1alpha1.ResourceSyncSpec{Direction: v1alpha1.SyncToHost, Version: "v1", Status: []string{"status.phase"}, Fields: fields}
-	d, errs := declaration.Compile(&v1alpha1.ResourceSync{ObjectMeta: metav1.ObjectMeta{Name: crd.Name, UID: "of-" + types.UID(name)}, Spec: spec}, crd)
-	if len(errs) > 0 {
-		t.Fatal(errs.ToAggregate())
-	}
-	env.d, env.declared = d, []*declaration.Declaration{d}
 	var err error
 	if env.inSpace, err = client.New(env.toPlane(), client.Options{Scheme: resources.Scheme()}); err != nil {
 		t.Fatal(err)
@@ -86,17 +79,35 @@ func declaredWith(t *testing.T, name string, fields ...v1alpha1.SyncedField) *cu
 	if env.atHost, err = client.New(env.cluster.Config(), client.Options{Scheme: resources.Scheme()}); err != nil {
 		t.Fatal(err)
 	}
-	for side, c := range map[string]client.Client{"space": env.inSpace, "host": env.atHost} {
-		env.play([]step{
-			{"define tickets in the " + side, func(ctx context.Context) error { return client.IgnoreAlreadyExists(c.Create(ctx, crd.DeepCopy())) }},
-			{"serve tickets in the " + side, func(ctx context.Context) error { return c.List(ctx, env.list()) }},
-		})
-	}
-	t.Cleanup(func() { _ = env.atHost.Delete(context.WithoutCancel(t.Context()), crd) })
-	if err := errors.Join(isolation.InstallSync(t.Context(), env.atHost, d), isolation.Apply(t.Context(), env.atHost, env.space, nil, isolation.AlsoSyncing(isolation.SyncRule(d)))); err != nil {
+	spec := v1alpha1.ResourceSyncSpec{Direction: v1alpha1.SyncToHost, Version: "v1", Status: []string{"status.phase"}, Fields: fields}
+	env.d = env.declare(env.inSpace, env.atHost, tickets(name+".example.com"), spec)
+	if err := isolation.Apply(t.Context(), env.atHost, env.space, nil, isolation.AlsoSyncing(isolation.SyncRule(env.d))); err != nil {
 		t.Fatal(err)
 	}
 	return env
+}
+
+// declare adds a resource to what the next syncer syncs. Both sides have its definition then, and the host its policy; the space's account has
+// no right to it yet.
+func (env *testEnv) declare(inSpace, atHost client.Client, crd *apiextensionsv1.CustomResourceDefinition, spec v1alpha1.ResourceSyncSpec) *declaration.Declaration {
+	env.t.Helper()
+	meta := metav1.ObjectMeta{Name: crd.Name, UID: types.UID("of-" + env.space.Name)}
+	d, errs := declaration.Compile(&v1alpha1.ResourceSync{ObjectMeta: meta, Spec: spec}, crd)
+	if len(errs) > 0 {
+		env.t.Fatal(errs.ToAggregate())
+	}
+	env.declared = append(env.declared, d)
+	for side, c := range map[string]client.Client{"space": inSpace, "host": atHost} {
+		env.play([]step{
+			{"define " + crd.Name + " in the " + side, func(ctx context.Context) error { return client.IgnoreAlreadyExists(c.Create(ctx, crd.DeepCopy())) }},
+			{"serve " + crd.Name + " in the " + side, func(ctx context.Context) error { return c.List(ctx, ticketsOf(d)) }},
+		})
+	}
+	env.t.Cleanup(func() { _ = atHost.Delete(context.WithoutCancel(env.t.Context()), crd) })
+	if err := isolation.InstallSync(env.t.Context(), atHost, d); err != nil {
+		env.t.Fatal(err)
+	}
+	return d
 }
 
 // watchDeclared watches the host's objects of declarations, and waits until they are known.
@@ -115,9 +126,10 @@ func watchDeclared(ctx context.Context, host *syncer.Host, all []*declaration.De
 	return nil
 }
 
-func (env *customEnv) list() *unstructured.UnstructuredList {
+// ticketsOf returns an empty list of a declaration's objects.
+func ticketsOf(d *declaration.Declaration) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(env.d.Kind.GroupVersion().WithKind("TicketList"))
+	list.SetGroupVersionKind(d.Kind.GroupVersion().WithKind(d.Kind.Kind + "List"))
 	return list
 }
 
@@ -266,7 +278,7 @@ func TestHostObjectsOutliveTheDefinitionInTheSpace(t *testing.T) {
 	// As if a share were gone: the objects are still stored. A tenant can't do this, since the definition is forced.
 	env.play([]step{{"serve tickets no more in the space", func(ctx context.Context) error { return env.serve(ctx, false) }},
 		{"see that they are not served", func(ctx context.Context) error {
-			if err := env.inSpace.List(ctx, env.list()); err == nil {
+			if err := env.inSpace.List(ctx, ticketsOf(env.d)); err == nil {
 				return errors.New("they are still served")
 			}
 			return nil

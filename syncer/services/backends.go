@@ -5,9 +5,11 @@ package services
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/engine"
@@ -63,7 +66,50 @@ type guarded struct {
 // the space again when a service changes. Its informer must have the index [IndexServices].
 func (s *Syncer) Guard(k *engine.Resource[*unstructured.Unstructured], services func(client.Object) []string, newObject func() *unstructured.Unstructured) {
 	s.guarded = append(s.guarded, guarded{k.Name, newObject().GroupVersionKind(), func() client.Object { return newObject() }, services})
+	followServices(s, k)
+}
+
+// backed are the space's objects of one resource that name services.
+type backed struct {
+	resource string
+	virtual  cache.SharedIndexInformer // with the index IndexServices
+}
+
+// followServices syncs again the objects of a resource whose services changed, in the space or on the host.
+func followServices[T client.Object](s *Syncer, k *engine.Resource[T]) {
 	enqueueByIndex(k, s.Informers.Core().V1().Services().Informer(), IndexServices)
+	s.backed = append(s.backed, backed{k.Name, k.Virtual})
+}
+
+// backedBy is the resource of keys that stand for what names a service of the space. It is for handlers that must not look that up, see
+// [slicesOf].
+const backedBy = "backed by a service"
+
+// release syncs again what names a service that doesn't lead out of the space any more. When the service changed in the space, it still did
+// on the host, so that its exposures were refused.
+func (s *Syncer) release(ctx context.Context, service types.NamespacedName) (_ time.Duration, err error) {
+	s.Compute(ctx, func() {
+		if s.LeadsOut(service) {
+			return // what names it was withdrawn
+		}
+		for _, b := range s.backed {
+			keys, failed := b.virtual.GetIndexer().IndexKeys(IndexServices, service.String())
+			err = errors.Join(err, failed)
+			for _, key := range keys {
+				if name, failed := cache.ParseObjectName(key); failed == nil {
+					s.Queue.Add(engine.Key{Resource: b.resource, NamespacedName: types.NamespacedName(name)})
+				}
+			}
+		}
+	})
+	return 0, err
+}
+
+// enqueueBacked has [Syncer.release] process a service that changed on the host.
+func enqueueBacked(host client.Object, enqueue func(engine.Key)) {
+	if key, ok := engine.KeyOf(backedBy, host); ok {
+		enqueue(key)
+	}
 }
 
 // withdrawExposures deletes what routes to a service that is about to route out of the space.

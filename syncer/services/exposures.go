@@ -87,7 +87,7 @@ func addExposure[T client.Object](e *exposure[T]) error {
 	}
 	engine.Add(k, func(v T, enqueue func(engine.Key)) { k.Refer(resources.Secrets, resources.SecretsOf(v), enqueue) })
 	// Whether an exposure is allowed depends on its services.
-	enqueueByIndex(k, k.Informers.Core().V1().Services().Informer(), IndexServices)
+	followServices(e.Syncer, k)
 	return nil
 }
 

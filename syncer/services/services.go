@@ -25,6 +25,7 @@ import (
 type Syncer struct {
 	*engine.Engine
 	guarded  []guarded // declared before the syncer runs
+	backed   []backed  // the same
 	withdraw func(context.Context) error
 	outward  *rate.Limiter // of services that are about to route out of the space
 }
@@ -76,6 +77,7 @@ func (s *Syncer) syncServices() error {
 		})
 		return 0, err
 	}
+	s.Work[backedBy] = s.release
 	enqueueSlices := func(service types.NamespacedName, enqueue func(engine.Key)) {
 		enqueue(engine.Key{Resource: slicesOf, NamespacedName: service})
 	}
@@ -107,6 +109,7 @@ func (s *Syncer) syncServices() error {
 			if id, ok := translate.IdentityOf(host); ok && translate.TakesEndpoints(host) {
 				enqueueSlices(types.NamespacedName{Namespace: id.Namespace, Name: id.Name}, enqueue)
 			}
+			enqueueBacked(host, enqueue)
 		},
 	}, func(v *corev1.Service, enqueue func(engine.Key)) {
 		// The service's selector decides who writes its endpoints.
@@ -145,6 +148,12 @@ func (s *Syncer) syncEndpointSlices() error {
 			return want.Labels[discoveryv1.LabelServiceName] != have.Labels[discoveryv1.LabelServiceName]
 		},
 		MayUpdate: s.mayFill,
+		OnHostEvent: func(host *discoveryv1.EndpointSlice, enqueue func(engine.Key)) {
+			service, ok := hostcache.Get[*corev1.Service](s.Host, resources.Services, host.Namespace, host.Labels[discoveryv1.LabelServiceName])
+			if _, written := translate.IdentityOf(host); written && ok {
+				enqueueBacked(service, enqueue)
+			}
+		},
 	}, nil)
 	return nil
 }
