@@ -172,7 +172,7 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 		Account: account,
 		Space:   space, Where: settings.Placement, Host: s.host, Sync: settings.Sync, Patches: settings.Patches, Tenant: func() string { return settings.Access.Get().Tenant }, Virtual: plane.Loopback(), Release: vcluster.KubernetesRelease, TokenKey: plane.TokenKeyID(), Informers: plane.Informers(), Shares: shares, Logger: logger,
 		QuotaShort: func(requested corev1.ResourceList) { s.config.QuotaShort(name, requested) },
-		Declared:   settings.Declared, Withdraw: withdraw,
+		Declared:   settings.Declared, Withdraw: withdraw, Hides: plane.Hides,
 	})
 	if err != nil {
 		_ = plane.Stop(context.WithoutCancel(ctx))

@@ -240,7 +240,7 @@ func (env *testEnv) startRun(ruled func(*syncerRun) rule) (*syncerRun, error) {
 	}
 	s, err := syncer.New(syncer.Config{
 		Account: env.limits, Shares: shares,
-		Space: space, Where: env.where, Host: run.host, Sync: env.sync, Declared: env.declared, Withdraw: env.withdraw, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
+		Space: space, Where: env.where, Host: run.host, Sync: env.sync, Declared: env.declared, Withdraw: env.withdraw, Hides: env.plane.Hides, Virtual: virtual, Release: vcluster.KubernetesRelease, Informers: informers.NewSharedInformerFactory(clients, 0), Clock: env.clock, Logger: klog.Background(),
 	})
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -81,6 +82,9 @@ type Config struct {
 	// Withdraw, if set, deletes the space's objects on the host that name Services, of custom resources that aren't in Declared. It is called
 	// before a Service leads out of the space, and returns an error unless they are gone.
 	Withdraw func(context.Context) error
+	// Hides, if set, reports whether the space has an object stored, although its API may not show it, because another definition of its
+	// kind may be in force. Then its host object stays.
+	Hides func(ctx context.Context, group, namespace, name string, uid types.UID) (bool, error)
 	// Tenant, if set, returns the tenant of the space; empty if it has none.
 	Tenant func() string
 	// Virtual is a configuration for clients of the space's API with all rights.
@@ -120,7 +124,7 @@ func New(c Config) (*Syncer, error) {
 	}
 	e, err := engine.New(engine.Config{
 		Space: c.Space, Host: c.Host.Host, Sync: ptr.Deref(c.Sync, c.Host.Sync), OnHost: onHost, Virtual: c.Virtual, Informers: c.Informers,
-		QuotaShort: c.QuotaShort, Account: c.Account, Logger: c.Logger, Clock: c.Clock,
+		QuotaShort: c.QuotaShort, Hides: c.Hides, Account: c.Account, Logger: c.Logger, Clock: c.Clock,
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -286,6 +287,15 @@ func (p *ControlPlane) ClientKubeconfig(user string, groups []string) ([]byte, e
 		return nil, err
 	}
 	return pki.Kubeconfig(p.config.Name, p.config.Endpoint, p.config.ServingCA, user, pair)
+}
+
+// Hides reports whether the space has this object stored, and nobody deletes it, although its API may not show it: another
+// CustomResourceDefinition of its kind may be in force.
+func (p *ControlPlane) Hides(ctx context.Context, group, namespace, name string, uid types.UID) (bool, error) {
+	if p.store.Shared == nil {
+		return false, nil
+	}
+	return p.store.Shared.Hides(ctx, group, namespace, name, uid)
 }
 
 // TokenKeyID returns the ID of the key that signs service-account tokens, as in the header of a token.

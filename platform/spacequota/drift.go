@@ -52,8 +52,12 @@ func (q *Quotas) Recount(ctx context.Context, space string, onHost quota.Amounts
 
 // recountClaims has the host count again the devices of a space's resource claims. When a share grows, the host counts, and just then a claim
 // comes that waited for that. The host may miss it ([quota.Host.Recount]), and no drift shows that: only the host knows of which claims
-// devices count.
+// devices count. A claim that comes just when the host counts for another reason is missed until the next change of the share, or until the
+// host's controller counts all quotas, every five minutes.
 func (q *Quotas) recountClaims(ctx context.Context, space string) error {
+	if !q.Serves(space) {
+		return nil // it is another platform's by now
+	}
 	err := q.host.Recount(ctx, space)
 	if errors.Is(err, quota.ErrConflict) { // something was admitted just now
 		q.queue.AddAfter(task{recount, space}, claimsTime)

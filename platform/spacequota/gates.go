@@ -72,7 +72,7 @@ func (q *Quotas) Raise(space string, hard quota.Amounts) {
 	}
 	q.mu.Lock()
 	changed := !utilquota.Equals(q.raised[space], hard)
-	q.raised[space] = hard
+	q.raised[space] = maps.Clone(hard)
 	q.mu.Unlock()
 	if changed {
 		q.queue.AddAfter(task{recount, space}, claimsTime)

@@ -50,6 +50,9 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 	// QuotaShort, if set, is called with what was requested when the host rejects an object because of the space's quota. It must not block.
 	QuotaShort func(requested corev1.ResourceList)
+	// Hides, if set, reports whether the space has an object stored, although its API may not show it, because another definition of its
+	// kind may be in force. Then its host object stays.
+	Hides func(ctx context.Context, group, namespace, name string, uid types.UID) (bool, error)
 	// Account counts what the space uses of limited resources. Nothing is counted if it is nil.
 	Account *bounds.Account
 	Logger  logr.Logger
@@ -78,6 +81,7 @@ type Engine struct {
 	Queue        *Queue
 	shortages    *shortages
 	quotaShort   func(corev1.ResourceList)
+	hides        func(ctx context.Context, group, namespace, name string, uid types.UID) (bool, error)
 	bytes        *ledger     // bytes of host objects
 	HostNames    *ledger     // host names that ingresses, gateways, and routes claim
 	failing      atomic.Bool // something failed that must be retried
@@ -102,7 +106,7 @@ type Engine struct {
 // New returns an engine without resources.
 func New(c Config) (*Engine, error) {
 	s := &Engine{
-		Space: c.Space, Host: c.Host, Sync: c.Sync, Informers: c.Informers, Clock: c.Clock, logger: c.Logger, quotaShort: c.QuotaShort,
+		Space: c.Space, Host: c.Host, Sync: c.Sync, Informers: c.Informers, Clock: c.Clock, logger: c.Logger, quotaShort: c.QuotaShort, hides: c.Hides,
 		soon:    workqueue.NewTypedItemExponentialFailureRateLimiter[Key](FirstRetry, lastRetry),
 		later:   workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstLater, lastRetry),
 		Work:    map[string]func(context.Context, types.NamespacedName) (time.Duration, error){},

@@ -12,10 +12,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/heapsize"
@@ -106,6 +108,23 @@ var ErrUnsettled = errors.New("the space's objects are not known yet")
 func (s *Engine) Settled(resource string) bool {
 	a := s.added[resource]
 	return a == nil || a.informer.HasSynced()
+}
+
+// notHidden returns [ErrUnsettled] if the space has an object of an extension stored that its API doesn't show, such as one of a tenant's own
+// definition while the platform's is in force.
+func (s *Engine) notHidden(ctx context.Context, key Key, like client.Object, uid types.UID) error {
+	if s.hides == nil || s.added[key.Resource] == nil || uid == "" {
+		return nil
+	}
+	gvk, err := apiutil.GVKForObject(like, s.VirtualAPI.Scheme())
+	if err != nil {
+		return fmt.Errorf("look for %s %s in the space: %w", key.Resource, key.NamespacedName, err)
+	}
+	hidden, err := s.hides(ctx, gvk.Group, key.Namespace, key.Name, uid)
+	if err == nil && hidden {
+		err = ErrUnsettled
+	}
+	return err
 }
 
 // runExtensions runs the informers of extensions until ctx ends.

@@ -356,6 +356,9 @@ func (k *Resource[T]) collect(ctx context.Context, key types.NamespacedName, hos
 	if client.IgnoreNotFound(err) != nil || k.added[k.Name] != nil && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return 0, fmt.Errorf("look for %s %s in the space: %w", k.Name, key, err)
 	}
+	if err := k.notHidden(ctx, Key{k.Name, key}, current, id.UID); err != nil {
+		return 0, err
+	}
 	return 0, k.deleteHost(ctx, host)
 }
 

@@ -121,7 +121,8 @@ func changesNothing(a admission.Attributes) bool {
 var errNode = errors.New("nodes belong to the host and are hidden in a space. Berth maintains the virtual nodes that a space can see. " +
 	"To move a pod, delete it, and the host schedules the next one")
 
-// syncedGroups are those of kinds that are synced and not built in.
+// syncedGroups are those of kinds that are synced and not built in. While they are synced, the platform forces their definitions, and no
+// APIService may take them over; what is made before a sync is enabled mustn't either.
 var syncedGroups = []string{"gateway.networking.k8s.io", "snapshot.storage.k8s.io"}
 
 // validateAPIService rejects what would hand over a built-in API: handed to a

@@ -8,13 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
@@ -24,8 +25,12 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// moveRetry is how long to wait before objects that could not be moved are moved again.
-const moveRetry = 10 * time.Second
+const (
+	// moveTime is how long objects are moved at once: the space starts when it is over.
+	moveTime = 15 * time.Second
+	// moveRetry is how long to wait before objects that could not be moved are moved again.
+	moveRetry = 10 * time.Second
+)
 
 var errRaced = errors.New("another process writes to the store, too")
 
@@ -37,16 +42,21 @@ var errRaced = errors.New("another process writes to the store, too")
 // where they are. Until they are moved, nobody can read or write objects of the definition: a list without them would
 // mean that they were deleted. It reports whether something was moved.
 func (s *Space) moveCopies(ctx context.Context, set *definitions.Set) (moved bool) {
-	ctx = bounds.WithReservation(ctx, nil) // it is not a request's
+	ctx, cancel := context.WithTimeout(bounds.WithReservation(ctx, nil), moveTime) // it is not a request's
+	defer cancel()
 	unmoved := map[string]bool{}
 	for _, name := range set.Names() {
 		if !set.Of(name).Synced {
 			continue
 		}
-		found, err := s.moveCopy(ctx, name)
+		found, err := s.moveCopy(ctx, set.Of(name).CRD)
 		moved = moved || found
 		if err != nil {
 			unmoved[name] = true
+			if errors.Is(err, context.DeadlineExceeded) {
+				klog.FromContext(ctx).Info("Moves objects of a synced kind, which an earlier version of Berth stored in another place. The space can't use them until that is done", "definition", name)
+				continue
+			}
 			klog.FromContext(ctx).Error(err, "Could not move the objects of a synced kind, which an earlier version of Berth stored in another place. "+
 				"The space can't use them until they are moved. If the store is full or has too many objects, delete objects of other kinds, or raise the limit. Berth retries",
 				"definition", name, "after", moveRetry)
@@ -59,12 +69,17 @@ func (s *Space) moveCopies(ctx context.Context, set *definitions.Set) (moved boo
 }
 
 // moveCopy moves the objects of one copied definition, and deletes the copy. It reports whether there is one.
-func (s *Space) moveCopy(ctx context.Context, name string) (found bool, err error) {
+func (s *Space) moveCopy(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (found bool, err error) {
+	name := crd.Name
 	stored, err := s.store.Kubernetes.Get(ctx, ownPrefix+name, kubernetes.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("read the definition %s: %w", name, err)
 	}
-	if stored.KV == nil || !isCopy(stored.KV.Value) {
+	if stored.KV == nil {
+		return false, nil
+	}
+	if !isCopy(stored.KV.Value, crd) {
+		klog.FromContext(ctx).Info("A definition of the tenant's own is hidden with its objects, because Berth syncs the kind; disable the sync for the space to have it back", "definition", name)
 		return false, nil
 	}
 	gr := schema.ParseGroupResource(name)
@@ -77,10 +92,17 @@ func (s *Space) moveCopy(ctx context.Context, name string) (found bool, err erro
 	return true, nil
 }
 
-// isCopy reports whether a stored definition is Berth's copy of the host's.
-func isCopy(value []byte) bool {
-	var stored metav1.PartialObjectMetadata
-	return json.Unmarshal(value, &stored) == nil && stored.Labels[translate.LabelManagedBy] == translate.ManagedBy
+// isCopy reports whether a stored definition is Berth's copy of the host's. A tenant may set the label, too: the copy has objects that crd can
+// read, in the same scope.
+func isCopy(value []byte, crd *apiextensionsv1.CustomResourceDefinition) bool {
+	var stored apiextensionsv1.CustomResourceDefinition
+	if json.Unmarshal(value, &stored) != nil || stored.Labels[translate.LabelManagedBy] != translate.ManagedBy {
+		return false
+	}
+	return stored.Spec.Scope == crd.Spec.Scope && stored.Spec.Names.Kind == crd.Spec.Names.Kind &&
+		!slices.ContainsFunc(stored.Status.StoredVersions, func(version string) bool {
+			return !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+		})
 }
 
 func (s *Space) moveObjects(ctx context.Context, prefix string) error {
@@ -103,8 +125,8 @@ func (s *Space) moveObjects(ctx context.Context, prefix string) error {
 	}
 }
 
-// moveKey moves what is stored, as it is. If something is there already, either a process has ended before it deleted the same here, or a
-// CRDShare of the name was in force before Berth made the copy: then what the copy has is what the tenant and the host know.
+// moveKey moves what is stored, as it is. If the same is there already, a process has ended before it deleted it here. If another object is
+// there, a CRDShare of the name was in force before or after Berth made the copy. The one that was written last stays there.
 func (s *Space) moveKey(ctx context.Context, from, to string) error {
 	stored, err := s.store.Kubernetes.Get(ctx, from, kubernetes.GetOptions{})
 	if err != nil {
@@ -114,8 +136,11 @@ func (s *Space) moveKey(ctx context.Context, from, to string) error {
 		return nil
 	}
 	put, err := s.store.Kubernetes.OptimisticPut(ctx, to, stored.KV.Value, 0, kubernetes.PutOptions{GetOnFailure: true})
-	if err == nil && !put.Succeeded && put.KV != nil && !bytes.Equal(put.KV.Value, stored.KV.Value) {
-		put, err = s.store.Kubernetes.OptimisticPut(ctx, to, stored.KV.Value, put.KV.ModRevision, kubernetes.PutOptions{GetOnFailure: true})
+	if there := put.KV; err == nil && !put.Succeeded && there != nil && !bytes.Equal(there.Value, stored.KV.Value) {
+		if there.ModRevision > stored.KV.ModRevision {
+			return nil // the older one stays here, where the tenant finds it by a definition of its own
+		}
+		put, err = s.store.Kubernetes.OptimisticPut(ctx, to, stored.KV.Value, there.ModRevision, kubernetes.PutOptions{GetOnFailure: true})
 		if err == nil && !put.Succeeded {
 			err = errRaced
 		}

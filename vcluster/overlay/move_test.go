@@ -80,22 +80,33 @@ func TestACopiedDefinitionIsReplacedAtAnyPoint(t *testing.T) {
 		crds   = root + "apiextensions.k8s.io/customresourcedefinitions/"
 		shared = root + "shared.definitions.berth.dev/example.com/"
 	)
-	definition := func(kind, label string) string {
-		return fmt.Sprintf(`{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"%ss.example.com","labels":{%s}}}`, strings.ToLower(kind), label)
+	definitionOf := func(kind, scope, stored, label string) string {
+		return fmt.Sprintf(`{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"%ss.example.com","labels":{%s}},"spec":{"scope":"%s","names":{"kind":"%s"}},"status":{"storedVersions":["%s"]}}`,
+			strings.ToLower(kind), label, scope, kind, stored)
 	}
+	definition := func(kind, label string) string { return definitionOf(kind, "Namespaced", "v1", label) }
+	const copied = `"app.kubernetes.io/managed-by":"berth"`
 	before := map[string]string{
-		crds + "widgets.example.com": definition("Widget", `"app.kubernetes.io/managed-by":"berth"`), // Berth's copy
-		crds + "gadgets.example.com": definition("Gadget", `"app.kubernetes.io/managed-by":"Helm"`),  // the tenant's
-		crds + "doodads.example.com": definition("Doodad", `"app.kubernetes.io/managed-by":"berth"`), // not synced any more
+		crds + "widgets.example.com": definition("Widget", copied),                                  // Berth's copy
+		crds + "gadgets.example.com": definition("Gadget", `"app.kubernetes.io/managed-by":"Helm"`), // the tenant's
+		crds + "doodads.example.com": definition("Doodad", copied),                                  // not synced any more
 	}
+	// These are tenants' that look like copies.
+	before[crds+"gizmos.example.com"] = definitionOf("Gizmo", "Cluster", "v1", copied)
+	before[crds+"doohickeys.example.com"] = definitionOf("Doohickey", "Namespaced", "v9", copied)
 	after := map[string]string{crds + "gadgets.example.com": before[crds+"gadgets.example.com"], crds + "doodads.example.com": before[crds+"doodads.example.com"]}
 	for i := range 3 {
 		object := fmt.Sprintf("widgets/default/w-%d", i)
 		before[root+"example.com/"+object], after[shared+object] = fmt.Sprint("value ", i), fmt.Sprint("value ", i)
 	}
 	before[shared+"widgets/default/w-0"] = "value 0" // moved, and not deleted where it was
-	before[shared+"widgets/default/w-1"] = "of a CRDShare that was in force before the copy was made"
-	for _, other := range []string{"widgetsets/default/s", "gadgets/default/g", "doodads/default/d"} {
+	older := map[string]string{shared + "widgets/default/w-1": "of a CRDShare that was in force before the copy was made"}
+	later := map[string]string{shared + "widgets/default/w-2": "of a CRDShare that was in force later"}
+	after[shared+"widgets/default/w-2"], after[root+"example.com/widgets/default/w-2"] = later[shared+"widgets/default/w-2"], "value 2"
+	for _, own := range []string{"gizmos", "doohickeys"} {
+		after[crds+own+".example.com"] = before[crds+own+".example.com"]
+	}
+	for _, other := range []string{"widgetsets/default/s", "gadgets/default/g", "doodads/default/d", "gizmos/g", "doohickeys/default/d"} {
 		before[root+"example.com/"+other], after[root+"example.com/"+other] = other, other
 	}
 
@@ -106,9 +117,11 @@ func TestACopiedDefinitionIsReplacedAtAnyPoint(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = store.Close() })
 		client := store.Client()
-		for key, value := range before {
-			if _, err := client.Put(t.Context(), key, value); err != nil {
-				t.Fatal(err)
+		for _, some := range []map[string]string{older, before, later} {
+			for key, value := range some {
+				if _, err := client.Put(t.Context(), key, value); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		stored := func() map[string]string {
@@ -125,7 +138,7 @@ func TestACopiedDefinitionIsReplacedAtAnyPoint(t *testing.T) {
 			return all
 		}
 		limited := &filling{Interface: client.Kubernetes, writes: writes}
-		source := syncedSource(t, "Widget", "Gadget")
+		source := syncedSource(t, "Widget", "Gadget", "Gizmo", "Doohickey")
 		if err := overlay.New(source, &kubernetes.Client{Client: client.Client, Kubernetes: limited}, nil).Load(t.Context()); err != nil {
 			t.Errorf("after %d writes, the space doesn't start: %v", writes, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -58,6 +59,11 @@ func (s *Space) checkOwners(ctx context.Context, a admission.Attributes) error {
 		}
 	}
 	return nil
+}
+
+// Hides reports whether the space has this object stored, nobody deletes it, and it may be hidden: another definition may be in force.
+func (s *Space) Hides(ctx context.Context, group, namespace, name string, uid types.UID) (bool, error) {
+	return s.isStored(ctx, metav1.OwnerReference{APIVersion: group + "/v1", Name: name, UID: uid}, namespace)
 }
 
 // isStored reports whether the store has the owner, by either definition, and nobody deletes it.

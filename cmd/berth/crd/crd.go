@@ -39,10 +39,11 @@ func newList(space *flags.Host) *cobra.Command {
 		Aliases: []string{"get", "ls"},
 		Short:   "List CustomResourceDefinitions, which are in force, and why",
 		Long: `List the CustomResourceDefinitions that the space has, and those that the platform shares
-with it by CRDShares. The columns are those of 'kubectl get crdmatches':
+with it by CRDShares, or because it syncs their objects with the host. The columns are those of 'kubectl get crdmatches':
   IN FORCE  Local if the space uses its own definition, Shared if it uses the one that the
             platform shares, and None if it uses none.
-  MODE      Forced or Optional, as the platform shares its definition.
+  MODE      Forced or Optional, as the platform shares its definition. It forces those of kinds
+            that it syncs.
   REASON    Why, in one word. With -o wide, MESSAGE says it in a sentence.
 
 The policy of the space is in its object 'crdpolicy/default'.`,

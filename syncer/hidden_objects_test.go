@@ -1,0 +1,71 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package syncer_test
+
+import (
+	"context"
+	"testing"
+
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/translate"
+)
+
+// C5: a definition that an earlier version of Berth copied is the tenant's own once the tenant has taken its label away, such as by Helm. Its
+// objects are hidden then, and the host keeps what was made of them: it may be the only copy of their data. It goes with the object.
+func TestTheHostKeepsWhatAHiddenObjectHas(t *testing.T) {
+	t.Parallel()
+	const name = "snap-taken"
+	ctx := t.Context()
+	env, host, space := snapshotEnv(t, name)
+	env.copyDefinitions(t, space)
+	env.begin(nil)
+	testhost.Eventually(t, "see the class", func(ctx context.Context) error {
+		return space.Get(ctx, client.ObjectKey{Name: name + "-imported"}, &snapshotv1.VolumeSnapshotClass{})
+	})
+	namespace := must(t, env.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "data"}}).Name
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims(namespace).Create, newClaim("data"))
+	v := snapshotOf("nightly", "data", name+"-imported")
+	v.Namespace = namespace
+	Served(t, space, v)
+	onHost := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName(namespace, v.Name, translate.LimitSubdomain)}
+	before, after := &snapshotv1.VolumeSnapshot{}, &snapshotv1.VolumeSnapshot{}
+	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error { return host.Get(ctx, onHost, before) })
+	env.idle(t)
+	if err := env.kill(); err != nil {
+		t.Fatal(err)
+	}
+	taken := snapshotDefinition("volumesnapshots")
+	if err := space.Patch(ctx, taken, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+
+	env.serveSynced(t)
+	env.begin(nil)
+	inForce := snapshotDefinition("volumesnapshots")
+	if err := established(ctx, space, inForce); err != nil || !definitions.IsShared(inForce) {
+		t.Fatalf("the definition in force is %v (%v)", inForce.ObjectMeta, err)
+	}
+	if err := space.Get(ctx, client.ObjectKeyFromObject(v), after); !apierrors.IsNotFound(err) {
+		t.Errorf("the tenant's object is shown by the host's definition: %v", err)
+	}
+	env.idle(t)
+	if err := host.Get(ctx, onHost, after); err != nil || after.UID != before.UID || after.DeletionTimestamp != nil {
+		t.Errorf("the host's snapshot of a hidden object was %s, and is %v (%v)", before.UID, after.ObjectMeta, err)
+	}
+
+	if err := env.virtual.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitedGone(t, "the snapshot on the host", func(ctx context.Context, name string, _ metav1.GetOptions) (*snapshotv1.VolumeSnapshot, error) {
+		h := &snapshotv1.VolumeSnapshot{}
+		return h, host.Get(ctx, client.ObjectKey{Namespace: onHost.Namespace, Name: name}, h)
+	}, onHost.Name)
+}
