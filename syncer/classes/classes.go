@@ -72,6 +72,9 @@ func importClasses[T client.Object](c *importedClass[T]) error {
 }
 
 func (c *importedClass[T]) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	if !c.Settled(c.name) {
+		return 0, engine.ErrUnsettled // its definition may not be served yet
+	}
 	host, hosted := hostcache.Imported[T](c.Host, c.Sync, c.name, key.Name)
 	hosted = hosted && (c.imports == nil || c.imports(host))
 	v, exists := engine.Stored[T](c.virtual, types.NamespacedName{Name: key.Name})
