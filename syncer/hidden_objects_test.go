@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -26,22 +27,7 @@ func TestTheHostKeepsWhatAHiddenObjectHas(t *testing.T) {
 	ctx := t.Context()
 	env, host, space := snapshotEnv(t, name)
 	env.copyDefinitions(t, space)
-	env.begin(nil)
-	testhost.Eventually(t, "see the class", func(ctx context.Context) error {
-		return space.Get(ctx, client.ObjectKey{Name: name + "-imported"}, &snapshotv1.VolumeSnapshotClass{})
-	})
-	namespace := must(t, env.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "data"}}).Name
-	must(t, env.virtual.CoreV1().PersistentVolumeClaims(namespace).Create, newClaim("data"))
-	v := snapshotOf("nightly", "data", name+"-imported")
-	v.Namespace = namespace
-	Served(t, space, v)
-	onHost := client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName(namespace, v.Name, translate.LimitSubdomain)}
-	before, after := &snapshotv1.VolumeSnapshot{}, &snapshotv1.VolumeSnapshot{}
-	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error { return host.Get(ctx, onHost, before) })
-	env.idle(t)
-	if err := env.kill(); err != nil {
-		t.Fatal(err)
-	}
+	v, onHost, before := env.snapshotInNamespace(t, host, space)
 	taken := snapshotDefinition("volumesnapshots")
 	if err := space.Patch(ctx, taken, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"}}}`))); err != nil {
 		t.Fatal(err)
@@ -53,6 +39,7 @@ func TestTheHostKeepsWhatAHiddenObjectHas(t *testing.T) {
 	if err := established(ctx, space, inForce); err != nil || !definitions.IsShared(inForce) {
 		t.Fatalf("the definition in force is %v (%v)", inForce.ObjectMeta, err)
 	}
+	after := &snapshotv1.VolumeSnapshot{}
 	if err := space.Get(ctx, client.ObjectKeyFromObject(v), after); !apierrors.IsNotFound(err) {
 		t.Errorf("the tenant's object is shown by the host's definition: %v", err)
 	}
@@ -61,11 +48,64 @@ func TestTheHostKeepsWhatAHiddenObjectHas(t *testing.T) {
 		t.Errorf("the host's snapshot of a hidden object was %s, and is %v (%v)", before.UID, after.ObjectMeta, err)
 	}
 
-	if err := env.virtual.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil {
+	if err := env.virtual.CoreV1().Namespaces().Delete(ctx, v.Namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitedGone(t, "the snapshot on the host", func(ctx context.Context, name string, _ metav1.GetOptions) (*snapshotv1.VolumeSnapshot, error) {
 		h := &snapshotv1.VolumeSnapshot{}
 		return h, host.Get(ctx, client.ObjectKey{Namespace: onHost.Namespace, Name: name}, h)
 	}, onHost.Name)
+}
+
+// snapshotInNamespace returns a snapshot in a namespace of its own, and that of the host, and ends the syncer.
+func (env *testEnv) snapshotInNamespace(t *testing.T, host, space client.Client) (v *snapshotv1.VolumeSnapshot, onHost client.ObjectKey, h *snapshotv1.VolumeSnapshot) {
+	t.Helper()
+	env.begin(nil)
+	class := env.space.Name + "-imported"
+	testhost.Eventually(t, "see the class", func(ctx context.Context) error {
+		return space.Get(ctx, client.ObjectKey{Name: class}, &snapshotv1.VolumeSnapshotClass{})
+	})
+	namespace := must(t, env.virtual.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "data"}}).Name
+	must(t, env.virtual.CoreV1().PersistentVolumeClaims(namespace).Create, newClaim("data"))
+	v, h = snapshotOf("nightly", "data", class), &snapshotv1.VolumeSnapshot{}
+	v.Namespace = namespace
+	Served(t, space, v)
+	onHost = client.ObjectKey{Namespace: env.space.HostNamespace(), Name: env.space.HostName(namespace, v.Name, translate.LimitSubdomain)}
+	testhost.Eventually(t, "see it on the host", func(ctx context.Context) error { return host.Get(ctx, onHost, h) })
+	env.idle(t)
+	if err := env.kill(); err != nil {
+		t.Fatal(err)
+	}
+	return v, onHost, h
+}
+
+// C5, S1: the host keeps the snapshots of a space whose sync is disabled, and they are those of the space's objects when it is enabled again.
+func TestTheHostKeepsSnapshotsWhileTheirSyncIsOff(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	env, host, space := snapshotEnv(t, "snap-pause")
+	env.serveSynced(t)
+	v, onHost, before := env.snapshotInNamespace(t, host, space)
+	kept := func(when string) {
+		t.Helper()
+		env.begin(nil)
+		env.idle(t)
+		if err := env.kill(); err != nil {
+			t.Fatal(err)
+		}
+		after := &snapshotv1.VolumeSnapshot{}
+		if err := host.Get(ctx, onHost, after); err != nil || after.UID != before.UID || after.DeletionTimestamp != nil {
+			t.Errorf("%s, the host's snapshot was %s, and is %v (%v)", when, before.UID, after.ObjectMeta, err)
+		}
+	}
+	forced := env.config.Definitions
+	off := resources.SyncOptions{}
+	env.restart(t, func() { env.config.Definitions, env.sync = nil, &off })
+	kept("while the sync is off")
+	env.restart(t, func() { env.config.Definitions, env.sync = forced, nil })
+	kept("when the sync is on again")
+	is := &snapshotv1.VolumeSnapshot{}
+	if err := space.Get(ctx, client.ObjectKeyFromObject(v), is); err != nil || is.UID != v.UID {
+		t.Errorf("the space's snapshot was %s, and is %v (%v)", v.UID, is.ObjectMeta, err)
+	}
 }
