@@ -95,5 +95,5 @@ spec: {secretName: t, dnsNames: [a.example.com], issuerRef: {name: shared, kind:
 	space.hasEvent(t, "Certificate", "template", "spec.secretTemplate: Forbidden: the platform does not sync this field")
 	space.kubectl(t, "delete", "certificate", "shop")
 	host.lacks(t, "certificate", "certs--default--shop", "-n", "berth-certs")
-	host.lacks(t, "secret", declaration.ReturnedName(translate.Space{Name: "certs"}, "default", "shop-tls"), "-n", "berth-certs")
+	host.lacks(t, "secret", declaration.ReturnedName("certificates.cert-manager.io", translate.Space{Name: "certs"}, "default", "shop-tls"), "-n", "berth-certs")
 }

@@ -189,7 +189,7 @@ func TestCustomResourcesAreSynced(t *testing.T) {
 	})
 
 	const onHost = "news--default--front"
-	returned := declaration.ReturnedName(translate.Space{Name: "news"}, "default", "front-tls")
+	returned := declaration.ReturnedName("papers.press.example.com", translate.Space{Name: "news"}, "default", "front-tls")
 	news.apply(t, paper("press", "front", "{secretName: front-tls, names: [a.example.org], authority: public}"))
 	t.Run("objects of the tenant are on the host", func(t *testing.T) {
 		host.field(t, `{"authority":"public","days":90,"names":["a.example.org"],"secretName":"`+returned+`"}`, "{.spec}", "paper", onHost, "-n", "berth-news")
@@ -334,7 +334,7 @@ func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 		evil.kubectl(t, "delete", "papers", "--all")
 		must(evil.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, StringData: map[string]string{"a": "b"}}, metav1.CreateOptions{}))(t)
 		evil.apply(t, paper("forge", "taker", "{names: [a.example.org], secretName: mine}"))
-		returned := declaration.ReturnedName(translate.Space{Name: "evil"}, "default", "mine")
+		returned := declaration.ReturnedName("papers.forge.example.com", translate.Space{Name: "evil"}, "default", "mine")
 		host.field(t, returned, "{.spec.secretName}", "paper", "evil--default--taker", "-n", "berth-evil")
 		must(host.CoreV1().Secrets("berth-evil").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: returned}, StringData: map[string]string{"a": "host"}}, metav1.CreateOptions{}))(t)
 		host.kubectl(t, "patch", "paper", "evil--default--taker", "-n", "berth-evil", "--subresource=status", "--type=merge", "-p", `{"status":{"serial":"7"}}`)

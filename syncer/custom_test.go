@@ -175,7 +175,7 @@ func (env *customEnv) hostTicket(name, what string, check func(host *unstructure
 func (env *customEnv) write(ticket, name string, kind corev1.SecretType, data map[string][]byte) step {
 	return step{"the host writes the Secret " + name, func(ctx context.Context) error {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: env.space.HostNamespace(), Name: declaration.ReturnedName(env.space, "default", name)}, Type: kind, Data: data,
+			ObjectMeta: metav1.ObjectMeta{Namespace: env.space.HostNamespace(), Name: declaration.ReturnedName(env.d.Name, env.space, "default", name)}, Type: kind, Data: data,
 		}
 		if err := client.IgnoreNotFound(env.atHost.Delete(ctx, secret.DeepCopy())); err != nil {
 			return err
@@ -207,7 +207,7 @@ func (env *customEnv) has(name string, kind corev1.SecretType, key, value string
 // hostSecret waits until the host has the Secret that returns, or has it no more.
 func (env *customEnv) hostSecret(name string, there bool) step {
 	return step{fmt.Sprintf("the Secret %s is on the host: %t", name, there), func(ctx context.Context) error {
-		_, err := env.host.CoreV1().Secrets(env.space.HostNamespace()).Get(ctx, declaration.ReturnedName(env.space, "default", name), metav1.GetOptions{})
+		_, err := env.host.CoreV1().Secrets(env.space.HostNamespace()).Get(ctx, declaration.ReturnedName(env.d.Name, env.space, "default", name), metav1.GetOptions{})
 		if there {
 			return err
 		}
@@ -247,7 +247,7 @@ func TestDeclaredFieldsAreTranslated(t *testing.T) {
 		env.hostTicket("two", "another that names the Secret", func(*unstructured.Unstructured) error { return nil }),
 		env.put("one", map[string]any{"secret": "t"}),
 		env.hostTicket("one", "changed", func(host *unstructured.Unstructured) error {
-			if spec, want := host.Object["spec"].(map[string]any), declaration.ReturnedName(env.space, "default", "t"); spec["secret"] != want || spec["parent"] != nil || spec["pods"] != nil {
+			if spec, want := host.Object["spec"].(map[string]any), declaration.ReturnedName(env.d.Name, env.space, "default", "t"); spec["secret"] != want || spec["parent"] != nil || spec["pods"] != nil {
 				return fmt.Errorf("it is %v, want only the Secret %s", spec, want)
 			}
 			return nil

@@ -56,7 +56,7 @@ func (s *syncer) index(d *declaration.Declaration, informer cache.SharedIndexInf
 	return informer.AddIndexers(cache.Indexers{indexImported: imported, services.IndexServices: named, indexReturned: func(obj any) (names []string, _ error) {
 		if v, ok := obj.(*unstructured.Unstructured); ok {
 			for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
-				names = append(names, declaration.ReturnedName(s.Space, v.GetNamespace(), name))
+				names = append(names, declaration.ReturnedName(d.Name, s.Space, v.GetNamespace(), name))
 			}
 		}
 		return names, nil
@@ -70,7 +70,7 @@ func (s *syncer) returnSecrets(ctx context.Context, d *declaration.Declaration, 
 	for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
 		host := &corev1.Secret{}
 		// Not from the host's watches: the Secret has no label of Berth.
-		err := s.Writer.Get(ctx, types.NamespacedName{Namespace: s.Space.HostNamespace(), Name: declaration.ReturnedName(s.Space, v.GetNamespace(), name)}, host)
+		err := s.Writer.Get(ctx, types.NamespacedName{Namespace: s.Space.HostNamespace(), Name: declaration.ReturnedName(d.Name, s.Space, v.GetNamespace(), name)}, host)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -135,7 +135,7 @@ func (s *syncer) deleteReturned(ctx context.Context, names []string) error {
 			continue
 		}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Space.HostNamespace(), Name: name}}
-		// Nothing tells later that it is still there.
+		// Nothing tells before the next start that it is still there.
 		err := retry.OnError(retry.DefaultBackoff, func(error) bool { return ctx.Err() == nil }, func() error {
 			return client.IgnoreNotFound(s.Writer.Client.Delete(ctx, secret))
 		})

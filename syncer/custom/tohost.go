@@ -41,6 +41,7 @@ func Declare(e *engine.Engine, services *services.Syncer, all []*declaration.Dec
 			return err
 		}
 	}
+	s.deleteLeftovers()
 	return nil
 }
 

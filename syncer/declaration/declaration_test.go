@@ -139,7 +139,7 @@ spec:
     matchLabels: {app: web}
     matchExpressions: [{key: berth.dev/space, operator: In, values: [shop]}, {key: berth.dev/namespace, operator: In, values: [apps]}]
 `).Object["spec"]
-	want.(map[string]any)["secretName"] = declaration.ReturnedName(shop, "apps", "web-tls")
+	want.(map[string]any)["secretName"] = declaration.ReturnedName("papers.example.com", shop, "apps", "web-tls")
 	if diff := cmp.Diff(want, host.Object["spec"]); diff != "" {
 		t.Error(diff)
 	}
@@ -232,7 +232,7 @@ status:
   conditions:
   - {type: Ready, observedGeneration: 3, message: "berth-shop/shop--apps--web has its Secret RETURNED"}
   - {type: Old, observedGeneration: 2}
-`, "RETURNED", declaration.ReturnedName(shop, "apps", "web-tls")))
+`, "RETURNED", declaration.ReturnedName("papers.example.com", shop, "apps", "web-tls")))
 	out, changed := d.Status(shop, v, host)
 	want := object(t, `
 status:

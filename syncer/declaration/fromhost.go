@@ -18,7 +18,7 @@ import (
 func (d *Declaration) Status(space translate.Space, v, host *unstructured.Unstructured) (out *unstructured.Unstructured, changed bool) {
 	var words []string
 	for _, name := range d.Names(v1alpha1.FieldReturnedSecret, v) {
-		words = append(words, ReturnedName(space, v.GetNamespace(), name), name)
+		words = append(words, ReturnedName(d.Name, space, v.GetNamespace(), name), name)
 	}
 	for _, name := range d.collected(v1alpha1.FieldObject, v) {
 		words = append(words, space.HostName(v.GetNamespace(), name, NameLimit), name)

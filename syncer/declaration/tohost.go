@@ -177,19 +177,28 @@ func (t *toHost) name(l *leaf, name string, at *field.Path) any {
 		return nil
 	}
 	if l.kind == v1alpha1.FieldReturnedSecret {
-		return ReturnedName(t.space, t.namespace, name)
+		return ReturnedName(t.d.Name, t.space, t.namespace, name)
 	}
 	return t.space.HostName(t.namespace, name, NameLimit)
 }
+
+// ReturnsSecrets reports whether Secrets return for objects of the declaration.
+func (d *Declaration) ReturnsSecrets() bool { return d.types[v1alpha1.FieldReturnedSecret] }
 
 // ReturnedMark follows the name of the space in the names on the host of Secrets that return. Names of other objects of the space begin
 // with the name of the space and a dash.
 const ReturnedMark = ".returned--"
 
-// ReturnedName is the name on the host of a Secret that returns to a space.
-func ReturnedName(space translate.Space, namespace, name string) string {
+// ReturnedPrefix begins the names on the host of all Secrets that return to a space by one ResourceSync.
+func ReturnedPrefix(sync string, space translate.Space) string {
+	hash := sha256.Sum256([]byte(sync))
+	return space.Name + ReturnedMark + hex.EncodeToString(hash[:4]) + "-"
+}
+
+// ReturnedName is the name on the host of a Secret that returns to a space by a ResourceSync.
+func ReturnedName(sync string, space translate.Space, namespace, name string) string {
 	hash := sha256.Sum256([]byte(namespace + "/" + name))
-	return space.Name + ReturnedMark + hex.EncodeToString(hash[:16])
+	return ReturnedPrefix(sync, space) + hex.EncodeToString(hash[:12])
 }
 
 func (t *toHost) selector(value any, at *field.Path) any {
