@@ -19,8 +19,9 @@ var ErrNotServed = errors.New("the version is not served")
 // are synced. It is the host's with only the synced version, so that nothing is converted. Objects that a space has
 // stored in one of the host's other versions, because a CRDShare served them, can still be read.
 //
-// The error is [ErrNotServed] if the host doesn't serve the version, and [ErrUnsupported] if spaces can't serve the
-// definition.
+// Spaces serve it also while the host doesn't yet, as it was created just now: a platform must start then, too.
+//
+// The error is [ErrNotServed] if the host has no such version that is served.
 func ForSync(host *apiextensionsv1.CustomResourceDefinition, version string) (*Shared, error) {
 	trimmed := host.DeepCopy()
 	trimmed.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
@@ -38,6 +39,13 @@ func ForSync(host *apiextensionsv1.CustomResourceDefinition, version string) (*S
 	}
 	if len(trimmed.Spec.Versions) == 0 {
 		return nil, fmt.Errorf("%s: %w: %s", host.Name, ErrNotServed, version)
+	}
+	trimmed.DeletionTimestamp = nil
+	trimmed.Status = apiextensionsv1.CustomResourceDefinitionStatus{AcceptedNames: trimmed.Spec.Names, StoredVersions: []string{version}}
+	for _, is := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted, apiextensionsv1.Established} {
+		trimmed.Status.Conditions = append(trimmed.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{
+			Type: is, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: host.CreationTimestamp, Reason: "Synced", Message: "Berth syncs these objects with the host",
+		})
 	}
 	served, err := Serve(trimmed, "", others...)
 	if err != nil {

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	apiextensionshelpers "k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/definitions"
 )
@@ -67,13 +70,30 @@ func TestADefinitionThatCantBeSynced(t *testing.T) {
 	}{
 		"no such version": {"v4", func(*apiextensionsv1.CustomResourceDefinition) {}, definitions.ErrNotServed},
 		"not served":      {"v3", func(*apiextensionsv1.CustomResourceDefinition) {}, definitions.ErrNotServed},
-		"not established": {"v1", func(c *apiextensionsv1.CustomResourceDefinition) { c.Status.Conditions = nil }, definitions.ErrUnsupported},
 	} {
 		host := withVersions("Widget")
 		test.change(host)
 		if _, err := definitions.ForSync(host, test.version); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
+	}
+}
+
+// A platform must start right after the host was restored, or its definitions were installed.
+func TestASyncedDefinitionIsServedBeforeTheHostDoes(t *testing.T) {
+	t.Parallel()
+	host, now := withVersions("Widget"), metav1.Now()
+	host.Status, host.DeletionTimestamp = apiextensionsv1.CustomResourceDefinitionStatus{}, &now
+	early, err := definitions.ForSync(host, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := synced(t, "Widget")
+	if diff := cmp.Diff(later.CRD, early.CRD); diff != "" {
+		t.Errorf("it isn't as when the host serves it (-want +got):\n%s", diff)
+	}
+	if !apiextensionshelpers.IsCRDConditionTrue(early.CRD, apiextensionsv1.Established) {
+		t.Errorf("its conditions are %v", early.CRD.Status.Conditions)
 	}
 }
 
