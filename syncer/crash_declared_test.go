@@ -32,7 +32,7 @@ func (w *crashWalk) declareTickets() {
 	offers := tickets("host." + group)
 	offers.Name, offers.Spec.Scope = shownTickets+".host."+group, apiextensionsv1.ClusterScoped
 	offers.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: shownTickets, Singular: "offer", Kind: "Offer", ListKind: "OfferList"}
-	w.shown = w.declare(w.inSpace, w.onHost, offers, v1alpha1.ResourceSyncSpec{
+	w.offered = w.declare(w.inSpace, w.onHost, offers, v1alpha1.ResourceSyncSpec{
 		Direction: v1alpha1.SyncFromHost, Version: "v1", Status: []string{"status.phase"}, Fields: []v1alpha1.SyncedField{{Path: "spec.note"}},
 		Selector: metav1.SetAsLabelSelector(map[string]string{crashLane: w.space.Name}),
 	})
@@ -55,8 +55,8 @@ func (w *crashWalk) declareTickets() {
 			},
 		},
 		crashRow{
-			name: w.shown.Name, cluster: true, from: true, list: func() client.ObjectList { return ticketsOf(w.shown) },
-			make: func(*crashWalk, string) client.Object { return w.shown.New() },
+			name: w.offered.Name, cluster: true, from: true, list: func() client.ObjectList { return ticketsOf(w.offered) },
+			make: func(*crashWalk, string) client.Object { return w.offered.New() },
 			set:  setNote, fact: noteOf,
 		})
 }
@@ -64,7 +64,7 @@ func (w *crashWalk) declareTickets() {
 // process does what controllers of the host do: the status of each ticket and offer gets its note.
 func (w *crashWalk) process(ctx context.Context) error {
 	for d, where := range map[*declaration.Declaration]client.ListOption{
-		w.sent: client.InNamespace(w.space.HostNamespace()), w.shown: client.MatchingLabels{crashLane: w.space.Name},
+		w.sent: client.InNamespace(w.space.HostNamespace()), w.offered: client.MatchingLabels{crashLane: w.space.Name},
 	} {
 		all := ticketsOf(d)
 		if err := w.onHost.List(ctx, all, where); err != nil {

@@ -38,7 +38,7 @@ type crashWalk struct {
 	random      *rand.Rand
 	onHost      client.Client
 	inSpace     client.Client
-	sent, shown *declaration.Declaration // of the space to the host, and of the host to the space
+	sent, offered *declaration.Declaration // of the space to the host, and of the host to the space
 	used        bool                     // config maps and secrets are synced only where a pod refers to them
 	namespaces  []string
 	generations int

@@ -41,7 +41,7 @@ func TestTheHostKeepsWhatAHiddenObjectHas(t *testing.T) {
 	}
 	after := &snapshotv1.VolumeSnapshot{}
 	if err := space.Get(ctx, client.ObjectKeyFromObject(v), after); !apierrors.IsNotFound(err) {
-		t.Errorf("the tenant's object is shown by the host's definition: %v", err)
+		t.Errorf("the platform's definition serves the tenant's object: %v", err)
 	}
 	env.idle(t)
 	if err := host.Get(ctx, onHost, after); err != nil || after.UID != before.UID || after.DeletionTimestamp != nil {

@@ -148,7 +148,7 @@ func TestATenantsOwnDefinitionOfSnapshotsIsHidden(t *testing.T) {
 		return space.Get(ctx, client.ObjectKey{Name: "snap-own-imported"}, class)
 	})
 	if err := space.Get(ctx, client.ObjectKeyFromObject(mine), class); !apierrors.IsNotFound(err) {
-		t.Errorf("the tenant's class is shown by the host's definition: %v", err)
+		t.Errorf("the platform's definition serves the tenant's class: %v", err)
 	}
 	const says = "because it syncs these objects with the host"
 	inForce := snapshotDefinition("volumesnapshotclasses")

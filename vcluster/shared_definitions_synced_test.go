@@ -70,8 +70,8 @@ func TestASyncedKindIsForcedBeforeTheSharesAreKnown(t *testing.T) {
 	}
 }
 
-// TestAFullStoreKeepsObjectsOfACopiedDefinition upgrades a space whose store has no room to move objects. It starts,
-// and nobody takes the objects for deleted. They are moved when there is room (C5, M4).
+// TestAFullStoreKeepsObjectsOfACopiedDefinition upgrades a space whose store is too full to move objects. It starts,
+// and nobody takes the objects for deleted. They are moved when it is no longer full (C5, M4).
 func TestAFullStoreKeepsObjectsOfACopiedDefinition(t *testing.T) {
 	t.Parallel()
 	c := config(t, "full-upgrade")
