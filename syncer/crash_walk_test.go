@@ -34,15 +34,15 @@ const (
 // crashWalk is a random walk through the objects of one space and, for what comes from the host, of its admin.
 type crashWalk struct {
 	*testEnv
-	rows        []crashRow
-	random      *rand.Rand
-	onHost      client.Client
-	inSpace     client.Client
+	rows          []crashRow
+	random        *rand.Rand
+	onHost        client.Client
+	inSpace       client.Client
 	sent, offered *declaration.Declaration // of the space to the host, and of the host to the space
-	used        bool                     // config maps and secrets are synced only where a pod refers to them
-	namespaces  []string
-	generations int
-	revision    int
+	used          bool                     // config maps and secrets are synced only where a pod refers to them
+	namespaces    []string
+	generations   int
+	revision      int
 	// made is what the tenant and the admin have made and not deleted: where it is, and what it has to say.
 	made map[crashObject]crashState
 }

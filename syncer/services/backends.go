@@ -5,7 +5,6 @@ package services
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,22 +86,16 @@ const backedBy = "backed by a service"
 
 // release syncs again what names a service that doesn't lead out of the space any more. When the service changed in the space, it still did
 // on the host, so that its exposures were refused.
-func (s *Syncer) release(ctx context.Context, service types.NamespacedName) (_ time.Duration, err error) {
+func (s *Syncer) release(ctx context.Context, service types.NamespacedName) (time.Duration, error) {
 	s.Compute(ctx, func() {
 		if s.LeadsOut(service) {
 			return // what names it was withdrawn
 		}
 		for _, b := range s.backed {
-			keys, failed := b.virtual.GetIndexer().IndexKeys(IndexServices, service.String())
-			err = errors.Join(err, failed)
-			for _, key := range keys {
-				if name, failed := cache.ParseObjectName(key); failed == nil {
-					s.Queue.Add(engine.Key{Resource: b.resource, NamespacedName: types.NamespacedName(name)})
-				}
-			}
+			enqueueIndexed(b.resource, b.virtual, IndexServices, service, s.Queue.Add)
 		}
 	})
-	return 0, err
+	return 0, nil
 }
 
 // enqueueBacked has [Syncer.release] process a service that changed on the host.

@@ -95,16 +95,21 @@ func addExposure[T client.Object](e *exposure[T]) error {
 // deleted in the space.
 func enqueueByIndex[T client.Object](k *engine.Resource[T], informer cache.SharedIndexInformer, index string) {
 	k.FromSpace(informer, func(v client.Object, enqueue func(engine.Key)) {
-		keys, err := k.Virtual.GetIndexer().IndexKeys(index, client.ObjectKeyFromObject(v).String())
-		if err != nil {
-			return // there is no such index, which callers avoid
-		}
-		for _, key := range keys {
-			if name, err := cache.ParseObjectName(key); err == nil {
-				enqueue(engine.Key{Resource: k.Name, NamespacedName: types.NamespacedName(name)})
-			}
-		}
+		enqueueIndexed(k.Name, k.Virtual, index, client.ObjectKeyFromObject(v), enqueue)
 	})
+}
+
+// enqueueIndexed enqueues the objects of a resource that an index of their informer finds by a name. Callers avoid that there is no such index.
+func enqueueIndexed(resource string, objects cache.SharedIndexInformer, index string, by types.NamespacedName, enqueue func(engine.Key)) {
+	keys, err := objects.GetIndexer().IndexKeys(index, by.String())
+	if err != nil {
+		return
+	}
+	for _, key := range keys {
+		if name, err := cache.ParseObjectName(key); err == nil {
+			enqueue(engine.Key{Resource: resource, NamespacedName: types.NamespacedName(name)})
+		}
+	}
 }
 
 // wayOut rejects backends that would make the host's controller route out of the space.
