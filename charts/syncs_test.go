@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/syncer/declaration"
@@ -21,7 +22,8 @@ import (
 // M4: the rights of ResourceSyncs are added to the chart's ClusterRoles by label, and by nobody else's. Helm writes no rules there, which
 // are those of the host's controllers.
 func TestTheChartCollectsTheRightsOfResourceSyncs(t *testing.T) {
-	d := &declaration.Declaration{Name: "notes.example.com", GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "notes"}}
+	toHost := &declaration.Declaration{Name: "notes.example.com", GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "notes"}}
+	fromHost := &declaration.Declaration{Name: "pens.example.com", GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pens"}, FromHost: true}
 	for _, namespace := range []string{"platform", strings.Repeat("n", validation.DNS1123LabelMaxLength)} {
 		release := namespace + "-berth"
 		objects := renderIn(t, namespace)
@@ -36,26 +38,35 @@ func TestTheChartCollectsTheRightsOfResourceSyncs(t *testing.T) {
 			}
 			return selector
 		}
-		spaces := collects(release + isolation.SpaceRoleSuffix)
-		watches := collects(release + "-syncs")
-		var toSpaces, toBerth []string
-		for _, o := range objects {
-			if role, ok := o.(*rbacv1.ClusterRole); ok {
-				if spaces.Matches(labels.Set(role.Labels)) {
-					toSpaces = append(toSpaces, role.Name)
-				}
-				if watches.Matches(labels.Set(role.Labels)) {
-					toBerth = append(toBerth, role.Name)
+		space, berth := release+isolation.SpaceRoleSuffix, release+"-syncs"
+		watch, read := space+isolation.DedicatedSuffix, space+isolation.DedicatedReaderSuffix
+		// added returns the names of the roles whose rules are added to another one, by the name of that.
+		added := func(roles []client.Object) map[string][]string {
+			to := map[string][]string{}
+			for _, name := range []string{space, watch, read, berth} {
+				for _, role := range roles {
+					if collects(name).Matches(labels.Set(role.GetLabels())) {
+						to[name] = append(to[name], role.GetName())
+					}
 				}
 			}
+			return to
 		}
-		if diff := cmp.Diff([]string{release + "-space-base"}, toSpaces); diff != "" || len(toBerth) > 0 {
-			t.Errorf("the chart itself gives Berth %v, and spaces' accounts: %s", toBerth, diff)
+		var own []client.Object
+		for _, o := range objects {
+			if role, ok := o.(*rbacv1.ClusterRole); ok {
+				own = append(own, role)
+			}
 		}
-		for _, role := range isolation.SyncRoles(d, release+isolation.SpaceRoleSuffix) {
-			to, watch := spaces.Matches(labels.Set(role.GetLabels())), watches.Matches(labels.Set(role.GetLabels()))
-			if want := role.GetName() == release+"-syncs-notes.example.com"; watch != want || to == want {
-				t.Errorf("%s is added to the rights of spaces' accounts: %t, and of Berth: %t", role.GetName(), to, watch)
+		if diff := cmp.Diff(map[string][]string{space: {space + "-base"}, watch: {watch + "-base"}, read: {read + "-base"}}, added(own)); diff != "" {
+			t.Errorf("the chart itself adds other rights: %s", diff)
+		}
+		for d, want := range map[*declaration.Declaration]map[string][]string{
+			toHost:   {space: {space + "-notes.example.com"}, watch: {watch + "-notes.example.com"}, berth: {berth + "-notes.example.com"}},
+			fromHost: {read: {read + "-pens.example.com"}, berth: {berth + "-pens.example.com"}},
+		} {
+			if diff := cmp.Diff(want, added(isolation.SyncRoles(d, space))); diff != "" {
+				t.Errorf("the ResourceSync %s adds other rights: %s", d.Name, diff)
 			}
 		}
 		binding := find(t, objects, func(b *rbacv1.ClusterRoleBinding) bool { return b.Name == release+"-syncs" })

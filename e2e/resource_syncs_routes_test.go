@@ -47,9 +47,13 @@ func syncRoutes(t *testing.T, host *cluster, secure func()) {
 // S1, C6: the Gateway API's other routes are synced by declaration alone, and lead only to Services that select pods of the space.
 func TestRoutesAreSyncedByDeclaration(t *testing.T) {
 	t.Parallel()
+	whereverSpacesRun(t, routesAreSynced)
+}
+
+func routesAreSynced(t *testing.T, isolation string) {
 	b := start(t, "--operator")
 	host := b.host(t)
-	spaces := b.tenants(t, host, "mall", "rival")
+	spaces := b.tenants(t, host, isolation, "mall", "rival")
 	mall, rival := spaces[0], spaces[1]
 	host.kubectl(t, append([]string{"apply", "--server-side"}, definitionsOfGateways(t, "standard")...)...)
 	syncRoutes(t, host, nil)

@@ -144,11 +144,11 @@ func (c *cluster) syncing(t *testing.T, names ...string) {
 	}
 }
 
-// tenants creates tenants, and waits for their spaces.
-func (b *berth) tenants(t *testing.T, host *cluster, names ...string) (spaces []*cluster) {
+// tenants creates tenants, and waits for their spaces, which have this isolation.
+func (b *berth) tenants(t *testing.T, host *cluster, isolation string, names ...string) (spaces []*cluster) {
 	t.Helper()
 	for _, name := range names {
-		host.apply(t, fmt.Sprintf("{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: %s}}", name))
+		host.apply(t, fmt.Sprintf("{apiVersion: berth.dev/v1alpha1, kind: Tenant, metadata: {name: %s}, spec: {space: {isolation: %s}}}", name, isolation))
 	}
 	for _, name := range names {
 		eventually(t, func() error { _, err := host.tryKubectl(t, "", "get", "space", name); return err })
@@ -161,9 +161,24 @@ func (b *berth) tenants(t *testing.T, host *cluster, names ...string) (spaces []
 // C6: a custom resource is synced to the host by a declaration alone, its status and Secret return, and objects of the host are shown.
 func TestCustomResourcesAreSynced(t *testing.T) {
 	t.Parallel()
+	whereverSpacesRun(t, customResourcesAreSynced)
+}
+
+// whereverSpacesRun runs a test with spaces in the shared process, and with each in a process of its own.
+func whereverSpacesRun(t *testing.T, test func(t *testing.T, isolation string)) {
+	t.Helper()
+	for _, isolation := range []string{"Shared", "Dedicated"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			test(t, isolation)
+		})
+	}
+}
+
+func customResourcesAreSynced(t *testing.T, isolation string) {
 	b := start(t, "--operator")
 	host := b.host(t)
-	spaces := b.tenants(t, host, "news", "other")
+	spaces := b.tenants(t, host, isolation, "news", "other")
 	news, other := spaces[0], spaces[1]
 	host.apply(t, fmt.Sprintf(papers, "press", "news"))
 	host.syncing(t, "authorities.press.example.com", "papers.press.example.com")
@@ -295,7 +310,7 @@ func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--operator")
 	host := b.host(t)
-	evil := b.tenants(t, host, "evil")[0]
+	evil := b.tenants(t, host, "Shared", "evil")[0]
 	host.apply(t, fmt.Sprintf(papers, "forge", "evil"))
 	host.syncing(t, "authorities.forge.example.com", "papers.forge.example.com")
 	host.apply(t, authority("forge", "public", "{berth.dev/show: 'true'}"))

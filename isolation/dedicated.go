@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -32,13 +33,25 @@ type dedicatedRights struct {
 	watch, cluster []rbacv1.PolicyRule
 }
 
-// Dedicated gives the space's account [WatchRules] and [ReadRules], for a process that serves only this space, and
-// accesses the host only with this account. The account of a shared space needs neither, because the platform watches
+// Dedicated gives the space's account [WatchRules] and [ReadRules], and those for what is synced by ResourceSyncs, for a process that serves
+// only this space, and accesses the host only with this account. The account of a shared space needs neither, because the platform watches
 // for it.
-func Dedicated(syncOptions resources.SyncOptions) Option {
-	return func(s *settings) {
-		s.dedicated = &dedicatedRights{true, WatchRules(syncOptions), ReadRules(syncOptions)}
+func Dedicated(syncOptions resources.SyncOptions, synced ...*declaration.Declaration) Option {
+	rights := &dedicatedRights{true, WatchRules(syncOptions), ReadRules(syncOptions)}
+	for _, d := range synced {
+		if d.FromHost {
+			rights.cluster = append(rights.cluster, DedicatedSyncRule(d))
+		} else {
+			rights.watch = append(rights.watch, DedicatedSyncRule(d))
+		}
 	}
+	return func(s *settings) { s.dedicated = rights }
+}
+
+// DedicatedSyncRule returns the right of the account of a space with a process of its own to watch the resource of a declaration: in the
+// space's namespace, or in the cluster if its direction is FromHost.
+func DedicatedSyncRule(d *declaration.Declaration) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{d.GVR.Group}, Resources: []string{d.GVR.Resource}, Verbs: []string{"get", "list", "watch"}}
 }
 
 // Undedicated removes what [Dedicated] has granted.

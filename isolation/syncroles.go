@@ -39,8 +39,8 @@ const (
 )
 
 // SyncRoles returns the ClusterRoles that add the rights of a declaration to those of the chart's ClusterRoles: [SyncRule] to those of
-// spaces' accounts, for direction ToHost, and [SyncWatchRule] to those of the platform's account. spaceRole is the name of the ClusterRole
-// of spaces' accounts, see [BoundTo].
+// spaces' accounts, for direction ToHost, [DedicatedSyncRule] to those of accounts of dedicated spaces, and [SyncWatchRule] to those of the
+// platform's account. spaceRole is the name of the ClusterRole of spaces' accounts, see [BoundTo].
 func SyncRoles(d *declaration.Declaration, spaceRole string) (roles []client.Object) {
 	add := func(to string, rule rbacv1.PolicyRule) {
 		roles = append(roles, &rbacv1.ClusterRole{
@@ -51,8 +51,11 @@ func SyncRoles(d *declaration.Declaration, spaceRole string) (roles []client.Obj
 			Rules: []rbacv1.PolicyRule{rule},
 		})
 	}
-	if !d.FromHost {
+	if d.FromHost {
+		add(spaceRole+DedicatedReaderSuffix, DedicatedSyncRule(d))
+	} else {
 		add(spaceRole, SyncRule(d))
+		add(spaceRole+DedicatedSuffix, DedicatedSyncRule(d))
 	}
 	add(strings.TrimSuffix(spaceRole, SpaceRoleSuffix)+syncsSuffix, SyncWatchRule(d))
 	return roles

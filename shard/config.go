@@ -67,7 +67,7 @@ type Config struct {
 
 	// Withdraw, if set, is called before a Service of a space leads out of it. It deletes what the host has of syncs that the space doesn't
 	// run with, and that could lead to the Service. See [syncer.Config].
-	Withdraw func(ctx context.Context, space string, runs []*declaration.Declaration) error
+	Withdraw func(ctx context.Context, space string, runs []string) error
 
 	// Woken, if set, is called when a start ends, with the time since the space was wanted and the error of the start.
 	// It must neither block nor call the shard.

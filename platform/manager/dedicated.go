@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/gateway"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/process"
@@ -34,7 +35,16 @@ import (
 // newProcess returns the process of a dedicated space (T9). It does not start it.
 func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
 	process := m.newProcessOf(name, spec)
-	process.With = func(ctx context.Context) { m.followQuota(ctx, name, process) }
+	process.With = func(ctx context.Context) {
+		var group sync.WaitGroup
+		safego.Go(&group, "withdraw what a dedicated space has on the host", func() {
+			process.FollowWithdrawals(ctx, func(ctx context.Context, wanted dedicated.Withdrawal) error {
+				return m.syncs.Withdraw(ctx, name, wanted.Runs)
+			})
+		}, nil)
+		m.followQuota(ctx, name, process)
+		group.Wait()
+	}
 	return process
 }
 
@@ -54,6 +64,9 @@ func (m *Manager) newProcessOf(name string, spec v1alpha1.SpaceSpec) *dedicated.
 			return err
 		}
 		if err := m.prepare(ctx, name); err != nil {
+			return err
+		}
+		if err := m.writeDeclared(name, dir); err != nil { // of which the account has the rights now
 			return err
 		}
 		return m.access.Write(ctx, name, dir)
@@ -130,6 +143,7 @@ func (m *Manager) SendAccess(ctx context.Context) {
 				return
 			}
 			m.sendDefinitions(ctx, process, name)
+			m.sendDeclared(ctx, process, name)
 			if _, err := process.Enforce(ctx, m.config.Specs.Access(name).Get()); err != nil {
 				m.logger.V(1).Info("A dedicated space's process does not have what its space enforces; Berth retries", "space", name, "reason", err.Error())
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -15,8 +16,11 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/repairs"
 	"github.com/berth-dev/berth/platform/resourcesyncs"
+	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/syncer/declaration"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // newSyncs returns the ResourceSyncs, of which nothing was read yet.
@@ -31,7 +35,6 @@ func (m *Manager) newSyncs() *resourcesyncs.Syncs {
 		Missing:       func(err error) bool { return errors.Is(err, isolation.ErrSyncPolicy) },
 		Declare:       func(all []*declaration.Declaration) error { return m.shard.Host().Declare(all) },
 		DeclaredReady: func(name string) error { return m.shard.Host().DeclaredReady(name) },
-		Dedicated:     func(space string) bool { return m.processes.get(space) != nil },
 		Logger:        m.logger,
 	})
 }
@@ -73,44 +76,75 @@ func (m *Manager) takeUpSyncs(ctx context.Context, name string) error {
 		return err
 	}
 	defer end()
-	if m.applied.get(name) == nil || m.processes.get(name) != nil {
+	if m.applied.get(name) == nil {
 		return nil
 	}
+	if process := m.processes.get(name); process != nil {
+		return process.Declare(ctx, m.declared(name))
+	}
 	return m.shard.RestartUnless(ctx, name, func(space *shard.Space) bool {
-		return resourcesyncs.VersionOf(space.Declared()) == resourcesyncs.VersionOf(m.declared(name))
+		return declaration.VersionOf(space.Declared()) == declaration.VersionOf(m.declared(name))
 	})
 }
 
-// declared returns what a space in the shard syncs: what is in force for it, and what its account has the rights for.
+// sendDeclared sends the process of a dedicated space what is synced of the space, once the space's account has the rights for it.
+func (m *Manager) sendDeclared(ctx context.Context, process *dedicated.Process, name string) {
+	if m.unprepared(name) {
+		return
+	}
+	if err := process.Declare(ctx, m.declared(name)); err != nil {
+		m.logger.V(1).Info("A dedicated space's process doesn't have what is synced of its space; Berth retries", "space", name, "reason", err.Error())
+	}
+}
+
+// writeDeclared writes what is synced of a space into the directory of its process.
+func (m *Manager) writeDeclared(name, dir string) error {
+	data, err := declaration.Encode(m.declared(name))
+	if err == nil {
+		err = pki.WriteFile(filepath.Join(dir, spaceprocess.DeclarationsFile), data)
+	}
+	if err != nil {
+		return fmt.Errorf("write what is synced of space %s: %w", name, err)
+	}
+	return nil
+}
+
+// declared returns what a space syncs: what is in force for it, and what its account has the rights for.
 func (m *Manager) declared(space string) []*declaration.Declaration {
 	all := m.syncs.Of(space)
 	if m.config.SpaceRole != "" { // which has the rights, as Secure has checked
 		return all
 	}
-	return allowed(all, m.accountRights.get(space))
+	return allowed(all, m.needsRights(space), m.accountRights.get(space))
 }
 
-// allowed returns the declarations that need no rights of a space's account, and those for which it has them.
-func allowed(all, has []*declaration.Declaration) []*declaration.Declaration {
-	return slices.DeleteFunc(all, func(d *declaration.Declaration) bool {
-		return !d.FromHost && !slices.ContainsFunc(has, func(o *declaration.Declaration) bool { return o.Name == d.Name && o.Version == d.Version })
-	})
+// allowed returns the declarations for which a space's account has the rights that it needs.
+func allowed(all, needs, has []*declaration.Declaration) []*declaration.Declaration {
+	in := func(some []*declaration.Declaration, d *declaration.Declaration) bool {
+		return slices.ContainsFunc(some, func(o *declaration.Declaration) bool { return o.Name == d.Name && o.Version == d.Version })
+	}
+	return slices.DeleteFunc(all, func(d *declaration.Declaration) bool { return in(needs, d) && !in(has, d) })
 }
 
-// toHost returns what is in force for a space of the syncs to the host.
-func (m *Manager) toHost(space string) []*declaration.Declaration {
-	return slices.DeleteFunc(m.syncs.Of(space), func(d *declaration.Declaration) bool { return d.FromHost })
+// needsRights returns what is in force for a space, and needs rights of the space's account on the host: what is synced to the host, and all
+// if the space has a process of its own, which watches the host by itself.
+func (m *Manager) needsRights(space string) []*declaration.Declaration {
+	all := m.syncs.Of(space)
+	if m.processes.get(space) != nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(d *declaration.Declaration) bool { return d.FromHost })
 }
 
 // unprepared reports whether the account of a space has other rights than what is in force needs.
 func (m *Manager) unprepared(space string) bool {
-	return m.config.SpaceRole == "" && resourcesyncs.VersionOf(m.toHost(space)) != resourcesyncs.VersionOf(m.accountRights.get(space))
+	return m.config.SpaceRole == "" && declaration.VersionOf(m.needsRights(space)) != declaration.VersionOf(m.accountRights.get(space))
 }
 
 // applyIsolation applies the isolation of a space, and notes for which syncs its account has rights then.
 func (m *Manager) applyIsolation(ctx context.Context, space string, isolated func() *isolation.Isolation) (*isolation.Isolation, error) {
 	defer m.accountRights.begin(space)()
-	syncs := m.toHost(space) // before those of isolated: if these are others, it is applied again
+	syncs := m.needsRights(space) // before those of isolated: if these are others, it is applied again
 	is := isolated()
 	if err := is.Apply(ctx, m.hostClient); err != nil {
 		return nil, err
@@ -119,7 +153,7 @@ func (m *Manager) applyIsolation(ctx context.Context, space string, isolated fun
 	return is, nil
 }
 
-// accountRights are the syncs to the host for which the accounts of spaces have rights there, by the name of the space. The zero value is
+// accountRights are the syncs for which the accounts of spaces have rights there, by the name of the space. The zero value is
 // ready to use. It is safe for concurrent use.
 type accountRights struct {
 	mu       sync.Mutex

@@ -6,7 +6,6 @@ package manager
 import (
 	"testing"
 
-	"github.com/berth-dev/berth/platform/resourcesyncs"
 	"github.com/berth-dev/berth/syncer/declaration"
 )
 
@@ -16,18 +15,19 @@ func TestASpaceSyncsWhatItsAccountMay(t *testing.T) {
 	old, now := &declaration.Declaration{Name: "a", Version: "1"}, &declaration.Declaration{Name: "a", Version: "2"}
 	other, shown := &declaration.Declaration{Name: "b", Version: "1"}, &declaration.Declaration{Name: "c", Version: "1", FromHost: true}
 	of := func(all ...*declaration.Declaration) []*declaration.Declaration { return all }
-	for what, test := range map[string]struct{ all, has, want []*declaration.Declaration }{
+	for what, test := range map[string]struct{ all, needs, has, want []*declaration.Declaration }{
 		"nothing":                    {},
-		"no rights":                  {of(now, other, shown), nil, of(shown)},
-		"rights for all":             {of(now, other, shown), of(now, other), of(now, other, shown)},
-		"rights for another version": {of(now, other), of(old, other), of(other)},
-		"rights for more":            {of(now), of(now, other), of(now)},
+		"no rights":                  {of(now, other, shown), of(now, other), nil, of(shown)},
+		"rights for all":             {of(now, other, shown), of(now, other), of(now, other), of(now, other, shown)},
+		"rights for another version": {of(now, other), of(now, other), of(old, other), of(other)},
+		"rights for more":            {of(now), of(now), of(now, other), of(now)},
+		"a process of its own":       {of(now, other, shown), of(now, other, shown), of(now, other), of(now, other)},
 	} {
 		var rights accountRights
 		rights.set("solar", test.has)
 		rights.set("wind", of(now, other))
-		if got := resourcesyncs.VersionOf(allowed(test.all, rights.get("solar"))); got != resourcesyncs.VersionOf(test.want) {
-			t.Errorf("%s: it syncs %q, want %q", what, got, resourcesyncs.VersionOf(test.want))
+		if got := declaration.VersionOf(allowed(test.all, test.needs, rights.get("solar"))); got != declaration.VersionOf(test.want) {
+			t.Errorf("%s: it syncs %q, want %q", what, got, declaration.VersionOf(test.want))
 		}
 		rights.begin("solar")()
 		rights.forget("solar")

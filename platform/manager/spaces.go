@@ -205,12 +205,15 @@ func (m *Manager) isolationOf(name, store string) *isolation.Isolation {
 	if tenant, _ := m.quotaOf(name); tenant != "" {
 		options = append(options, isolation.QuotaPlacedBy(func(ctx context.Context) error { return m.shares.Place(ctx, name) }))
 	}
-	for _, d := range m.toHost(name) {
-		options = append(options, isolation.AlsoSyncing(isolation.SyncRule(d)))
+	synced := m.syncs.Of(name)
+	for _, d := range synced {
+		if !d.FromHost {
+			options = append(options, isolation.AlsoSyncing(isolation.SyncRule(d)))
+		}
 	}
 	switch {
 	case m.processes.get(name) != nil:
-		options = append(options, isolation.Dedicated(own.Sync()))
+		options = append(options, isolation.Dedicated(own.Sync(), synced...))
 	case m.wasDedicated(name):
 		options = append(options, isolation.Undedicated(own.Sync()))
 	}

@@ -214,6 +214,7 @@ func (m *Manager) observeNamespaces(ctx context.Context, name string, status *v1
 	has := m.shard.Namespaces(name)
 	if process := m.processes.get(name); process != nil && !m.deletions.has(name) {
 		m.sendDefinitions(ctx, process, name)
+		m.sendDeclared(ctx, process, name)
 		said, err := process.Enforce(ctx, m.config.Specs.Access(name).Get())
 		if err != nil {
 			m.logger.V(1).Info("A dedicated space's process does not say what it enforces; Berth retries", "space", name, "reason", err.Error())

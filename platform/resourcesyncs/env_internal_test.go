@@ -77,7 +77,6 @@ func newEnv(t *testing.T) *env {
 			return nil
 		},
 		DeclaredReady: func(name string) error { return e.unready[name] },
-		Dedicated:     func(space string) bool { return space == "dedicated" },
 		Logger:        klog.Background(),
 	})
 	var err error

@@ -48,7 +48,7 @@ const (
 	firstRead = 5 * time.Second
 )
 
-// Options are what Syncs need. Functions must be safe for concurrent use, except Declare. All but Secure, Missing, and Dedicated are
+// Options are what Syncs need. Functions must be safe for concurrent use, except Declare. All but Secure and Missing are
 // required.
 type Options struct {
 	// Forces reports whether a definition is shared with mode Forced, and ForcedIn whether it is so with a space; and whether that is known.
@@ -64,8 +64,6 @@ type Options struct {
 	// Declare watches the host's objects of exactly these declarations, and DeclaredReady returns why those of one are not known yet.
 	Declare       func([]*declaration.Declaration) error
 	DeclaredReady func(name string) error
-	// Dedicated reports whether a space has a process of its own. Nothing is synced of such spaces.
-	Dedicated func(space string) bool
 	Logger    klog.Logger
 }
 
@@ -106,9 +104,6 @@ const (
 func New(o Options) *Syncs {
 	if o.Missing == nil {
 		o.Missing = func(error) bool { return false }
-	}
-	if o.Dedicated == nil {
-		o.Dedicated = func(string) bool { return false }
 	}
 	return &Syncs{
 		options: o, pending: make(chan struct{}, 1), read: make(chan struct{}), listed: map[string]bool{}, syncs: map[string]*v1alpha1.ResourceSync{},
@@ -303,7 +298,7 @@ func (s *Syncs) declare(states map[string]*state) {
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if d := states[name].watched; d != nil {
 			all = append(all, d)
-			versions[name] = versionOf(d)
+			versions[name] = declaration.VersionOf([]*declaration.Declaration{d})
 		}
 	}
 	var failed error

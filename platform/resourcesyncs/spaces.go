@@ -4,10 +4,8 @@
 package resourcesyncs
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/platform/crdshares"
@@ -24,9 +22,6 @@ type spaceSyncs struct {
 
 // Of returns the declarations that are in force for a space, ordered by name. Their objects on the host are known.
 func (s *Syncs) Of(space string) []*declaration.Declaration {
-	if s.options.Dedicated(space) {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if is := s.spaces[space]; is != nil {
@@ -36,21 +31,7 @@ func (s *Syncs) Of(space string) []*declaration.Declaration {
 }
 
 // Version identifies what [Syncs.Of] returns: it changes if and only if that does.
-func (s *Syncs) Version(space string) string { return VersionOf(s.Of(space)) }
-
-// VersionOf identifies declarations that are ordered by name. That of none is empty.
-func VersionOf(all []*declaration.Declaration) string {
-	parts := make([]string, len(all))
-	for i, d := range all {
-		parts[i] = versionOf(d)
-	}
-	return strings.Join(parts, ",")
-}
-
-// versionOf identifies one declaration, and the watch that it came with.
-func versionOf(d *declaration.Declaration) string {
-	return fmt.Sprintf("%s@%s.%d", d.Name, d.Version, d.Watch)
-}
+func (s *Syncs) Version(space string) string { return declaration.VersionOf(s.Of(space)) }
 
 // Observe notes what an object says of its space, and changes what the space has at once if that makes a difference.
 func (s *Syncs) Observe(object *v1alpha1.Space) {
@@ -108,7 +89,7 @@ func (s *Syncs) give(name string, is *spaceSyncs) {
 			has = append(has, state.inForce)
 		}
 	}
-	if version := VersionOf(has); version != is.version {
+	if version := declaration.VersionOf(has); version != is.version {
 		is.has, is.version = has, version
 	}
 }

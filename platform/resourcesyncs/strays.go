@@ -54,17 +54,17 @@ func (s *Syncs) follows(change func()) {
 	}
 }
 
-// Withdraw deletes the objects of a space on the host that name Services, of all syncs but those that the space runs with. It returns an
+// Withdraw deletes the objects of a space on the host that name Services, of all syncs but those of these names, with which the space runs. It returns an
 // error unless they are gone. It is safe for concurrent use.
-func (s *Syncs) Withdraw(ctx context.Context, space string, runs []*declaration.Declaration) error {
+func (s *Syncs) Withdraw(ctx context.Context, space string, runs []string) error {
 	s.mu.Lock()
 	known, names := s.listed[listOfSyncs], maps.Clone(s.begun)
 	s.mu.Unlock()
 	if !known {
 		return errors.New("the ResourceSyncs of the host are not known yet")
 	}
-	for _, d := range runs {
-		delete(names, d.Name)
+	for _, name := range runs {
+		delete(names, name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout) // a host that doesn't answer must not keep the syncer's workers
 	defer cancel()
@@ -122,10 +122,10 @@ func (s *Syncs) strays(name string) map[string]bool {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.spaces))
 	s.mu.Unlock()
-	unknown, dedicated := map[string]bool{}, map[string]bool{}
+	unknown := map[string]bool{}
 	for _, space := range all { // without the lock: these may take others
 		_, known := s.options.ForcedIn(space, name)
-		unknown[space], dedicated[space] = !known, s.options.Dedicated(space)
+		unknown[space] = !known
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Syncs) strays(name string) map[string]bool {
 		if is == nil || unknown[space] {
 			continue
 		}
-		if dedicated[space] || !slices.ContainsFunc(is.has, func(d *declaration.Declaration) bool { return d.Name == name }) {
+		if !slices.ContainsFunc(is.has, func(d *declaration.Declaration) bool { return d.Name == name }) {
 			without[space] = true
 		}
 	}

@@ -40,11 +40,6 @@ func TestObjectsThatNameServicesGoWithTheSync(t *testing.T) {
 				e.change(is, func(is *v1alpha1.ResourceSync) { is.Spec.Tenants[0].Names = []string{"wind"} })
 			}, left: []string{nobody},
 		},
-		"a process of its own": {
-			end: func(e *env, _ *v1alpha1.ResourceSync) {
-				e.s.options.Dedicated = func(space string) bool { return space == "solar" }
-			}, left: []string{nobody},
-		},
 		"no share": {
 			end: func(e *env, is *v1alpha1.ResourceSync) { e.share[is.Name] = "no" }, left: []string{nobody},
 		},
@@ -210,7 +205,7 @@ func TestObjectsThatNameServicesAreWithdrawn(t *testing.T) {
 		t.Error("before the ResourceSyncs are known, a Service may lead out")
 	}
 	e.s.listed[listOfSyncs] = true
-	if err := e.s.Withdraw(t.Context(), withdrawn, []*declaration.Declaration{d}); err != nil {
+	if err := e.s.Withdraw(t.Context(), withdrawn, []string{d.Name}); err != nil {
 		t.Error(err)
 	}
 	left("while the space syncs them", other, withdrawn)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/pod"
@@ -69,6 +71,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	if err != nil {
 		logger.Error(err, "Could not read the shared definitions; the space has none until the platform sends them")
 	}
+	declared, withdrawn := openDeclarations(own, logger), &withdrawals{}
 	traces, sendTraces, err := d.Traces.Start(ctx, version, logger)
 	if err != nil {
 		return err
@@ -78,8 +81,8 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		defer cancel()
 		sendTraces(stop)
 	}()
-	sync := d.Specs.Sync()
-	sync.Only, sync.Sync = d.Space, d.Specs.Of(d.Space).Sync() // it needs no watches for other spaces
+	syncing := d.Specs.Sync()
+	syncing.Only, syncing.Sync = d.Space, d.Specs.Of(d.Space).Sync() // it needs no watches for other spaces
 	var spaces *shard.Shard
 	asker := &quotaAsker{retry: func() {
 		if running := spaces.Space(d.Space); running != nil {
@@ -92,11 +95,11 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	}
 	spaces, err = startShardOnceAllowed(ctx, shard.Config{
 		Authorizer: asked,
-		Dir:        datadir.Spaces(d.DataDir), Host: config, Sync: sync, ServingCA: ca.read,
+		Dir:        datadir.Spaces(d.DataDir), Host: config, Sync: syncing, ServingCA: ca.read,
 		Endpoint: func(space string) string { return d.Endpoint + gateway.Path(space) },
 		Settings: func(space string) shard.Settings {
 			settings := d.Specs.Shard(space, d.Closed)
-			settings.Definitions = &shared.source
+			settings.Definitions, settings.Declared = &shared.source, declared.of()
 			return settings
 		},
 		Pods: d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),
@@ -108,6 +111,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 			return asker.newGate()
 		},
 		QuotaShort: func(_ string, requested quota.Amounts) { asker.short(requested) },
+		Withdraw:   withdrawn.withdraw,
 	})
 	if err != nil {
 		return err
@@ -119,6 +123,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 			logger.Error(err, "Could not stop the space in order")
 		}
 	}()
+	declared.begin(ctx, spaces.Host())
 	store, err := newStore(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
 	if err != nil {
 		return err
@@ -137,11 +142,24 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		return spaces.GivesAccess(ctx, d.Space, visitor)
 	})
 	shared.serve(commands)
+	declared.serve(commands)
+	withdrawn.serve(commands)
 	enforced.serve(commands, func() *shard.Namespaces { return spaces.Namespaces(d.Space) })
 	commands.Handle("GET "+MetricPath, control.Answer(func(*http.Request) (any, error) {
 		status, _ := spaces.Status(d.Space)
 		return SpaceMetric(spaces.Space(d.Space), datadir.Space(d.DataDir, d.Space), status, spaces.HostObjects()[d.Space]), nil
 	}))
+	following, stopFollowing := context.WithCancel(ctx)
+	var follows sync.WaitGroup
+	safego.Go(&follows, "take up what is synced of the space", func() {
+		declared.follow(following, spaces.Host(), func(ctx context.Context, current func(*shard.Space) bool) error {
+			return spaces.RestartUnless(ctx, d.Space, current)
+		})
+	}, nil)
+	defer func() {
+		stopFollowing()
+		follows.Wait()
+	}()
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler := spaces.Handler(d.Space)
 		if handler == nil { // its store is elsewhere

@@ -58,6 +58,7 @@ type Declaration struct {
 	status [][]string
 	types  map[v1alpha1.SyncedFieldType]bool // of the fields
 	owner  metav1.OwnerReference             // the ResourceSync
+	source json.RawMessage                   // an encoded [source]
 }
 
 // compiler is made at the first rule, since that takes 100 ms.
@@ -122,7 +123,10 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	if d.Version, err = contentOf(d, spec); err != nil {
+	if d.Version, err = contentOf(d, spec); err == nil {
+		d.source, err = sourceOf(of, crd, version)
+	}
+	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
 	return d, nil
