@@ -37,7 +37,7 @@ func removeSyncs(ctx context.Context, t *testing.T, host *cluster, release strin
 	commands := [][]string{{"delete", "resourcesyncs,crdshares,tenants,berthconfigurations", "--all", "--wait=false"}}
 	for _, sync := range syncs {
 		commands = append(commands, []string{"delete", "--ignore-not-found", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-sync-" + sync},
-			[]string{"delete", "--ignore-not-found", "clusterroles", release + "-berth-space-" + sync, release + "-berth-syncs-" + sync})
+			[]string{"delete", "--ignore-not-found", "clusterroles", release + "-berth-space-" + sync, release + "-berth-syncs-" + sync, release + "-berth-space-dedicated-" + sync, release + "-berth-space-dedicated-reader-" + sync})
 	}
 	for _, args := range commands {
 		if out, err := host.runKubectl(ctx, "", args...); err != nil {
@@ -49,7 +49,7 @@ func removeSyncs(ctx context.Context, t *testing.T, host *cluster, release strin
 // C6: examples/cert-manager does what its README says: the host's cert-manager issues a tenant's certificate, under the rights of the chart.
 func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 	host, images := realCluster(t, envImage, envDrivers)
-	ownRelease(t, host, certificatesRelease, "certs", "default")
+	ownRelease(t, host, certificatesRelease, "certs", "default", "certs-alone")
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		removeSyncs(ctx, t, host, certificatesRelease, []string{"certs", "default"}, "certificates.cert-manager.io", "clusterissuers.cert-manager.io")
@@ -58,9 +58,10 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 	installCertManager(t, host, certManagerChart(t))
 	helm(t, "install", "berth", "../charts/berth", "--namespace", certificatesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
 		"--set", ofImage(images[0])+",storage.size=1Gi,service.type=NodePort,tenants.certs.quota.pods=5")
+	host.apply(t, spaceObject("certs-alone", "{tenantName: certs, isolation: Dedicated}"))
 	awaitReady(t, host, "certs", "True")
+	awaitReady(t, host, "certs-alone", "True")
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
-	space := reached(t, host, node, certificatesRelease, "certs")
 
 	eventually(t, func() error { // cert-manager's webhook answers when it has its certificate
 		out, err := host.tryKubectl(t, "", "apply", "-f", "../examples/cert-manager/")
@@ -76,6 +77,14 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 	host.secureSyncs(t, certificatesRelease)
 	host.syncing(t, "certificates.cert-manager.io", "clusterissuers.cert-manager.io")
 
+	for name, isolation := range map[string]string{"certs": "Shared", "certs-alone": "Dedicated"} {
+		t.Run(isolation, func(t *testing.T) { checkIssued(t, host, reached(t, host, node, certificatesRelease, name), name) })
+	}
+}
+
+// checkIssued has the cert-manager of the host issue a certificate of a space.
+func checkIssued(t *testing.T, host, space *cluster, name string) {
+	t.Helper()
 	space.field(t, "shared", "{.metadata.name}", "clusterissuer", "shared")
 	space.apply(t, `
 apiVersion: cert-manager.io/v1
@@ -94,6 +103,6 @@ spec: {secretName: t, dnsNames: [a.example.com], issuerRef: {name: shared, kind:
 `)
 	space.hasEvent(t, "Certificate", "template", "spec.secretTemplate: Forbidden: the platform does not sync this field")
 	space.kubectl(t, "delete", "certificate", "shop")
-	host.lacks(t, "certificate", "certs--default--shop", "-n", "berth-certs")
-	host.lacks(t, "secret", declaration.ReturnedName("certificates.cert-manager.io", translate.Space{Name: "certs"}, "default", "shop-tls"), "-n", "berth-certs")
+	host.lacks(t, "certificate", name+"--default--shop", "-n", "berth-"+name)
+	host.lacks(t, "secret", declaration.ReturnedName("certificates.cert-manager.io", translate.Space{Name: name}, "default", "shop-tls"), "-n", "berth-"+name)
 }

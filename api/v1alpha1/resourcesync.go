@@ -63,7 +63,6 @@ type ResourceSyncSpec struct {
 	// +kubebuilder:validation:Pattern=`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`
 	Version string `json:"version,omitempty"`
 	// tenants select the tenants for whose spaces the objects are synced, as those of a CRDShare do. If they are not set, nothing is synced.
-	// Dedicated spaces are not synced yet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -21,7 +21,6 @@ type ResourceSyncSpecApplyConfiguration struct {
 	// version is the version of the resource that is read and written, on both sides. The definition has to serve it.
 	Version *string `json:"version,omitempty"`
 	// tenants select the tenants for whose spaces the objects are synced, as those of a CRDShare do. If they are not set, nothing is synced.
-	// Dedicated spaces are not synced yet.
 	Tenants []CRDShareTenantsApplyConfiguration `json:"tenants,omitempty"`
 	// selector selects the objects of the host that spaces show, by their labels. An empty one selects all; if it is not set, those with the
 	// label berth.dev/show=true are shown.
