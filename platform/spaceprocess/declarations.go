@@ -38,6 +38,8 @@ const (
 	firstObjects = 5 * time.Second
 	// objectsPause is the pause between two questions whether the host's objects are known, and after the space could not be restarted.
 	objectsPause = time.Second
+	// tellAfter is after how many failures in a row the log says why, such as a right that is missing.
+	tellAfter = 5
 )
 
 // declarations are what is synced of the space of the process. It is safe for concurrent use.
@@ -164,6 +166,7 @@ func (s *declarations) begin(ctx context.Context, host host) {
 
 // follow has the space restart when something else is synced of it, until ctx ends. A space that sleeps is not woken.
 func (s *declarations) follow(ctx context.Context, host host, restartUnless func(ctx context.Context, current func(*shard.Space) bool) error) {
+	failed := 0
 	for {
 		pending := safego.Call("take up what is synced of the space", func() error {
 			pending := s.declare(host)
@@ -175,9 +178,13 @@ func (s *declarations) follow(ctx context.Context, host host, restartUnless func
 			return errors.Join(pending, err)
 		})
 		var again <-chan time.Time
-		if pending != nil {
-			s.logger.V(1).Info("The space doesn't have all that is synced of it by ResourceSyncs yet; Berth retries", "reason", pending.Error())
+		if pending == nil {
+			failed = 0
+		} else {
 			again = time.After(objectsPause)
+			if failed++; failed == tellAfter {
+				s.logger.Error(pending, "The space doesn't have all that is synced of it by ResourceSyncs; Berth retries")
+			}
 		}
 		select {
 		case <-ctx.Done():
