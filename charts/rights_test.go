@@ -295,7 +295,9 @@ func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 		if diff := cmp.Diff(append(isolation.AccountRules(), isolation.MoreRules(syncOptions)...), role.Rules); diff != "" {
 			t.Errorf("%v: spaces' accounts get other rights: %s", sync, diff)
 		}
-		watches := find(t, objects, func(r *rbacv1.ClusterRole) bool { return r.Name == "platform-berth-space"+isolation.DedicatedSuffix+"-base" })
+		watches := find(t, objects, func(r *rbacv1.ClusterRole) bool {
+			return r.Name == "platform-berth-space"+isolation.DedicatedSuffix+"-base"
+		})
 		if diff := cmp.Diff(isolation.WatchRules(syncOptions), watches.Rules); diff != "" {
 			t.Errorf("%v: accounts of dedicated spaces may watch something else: %s", sync, diff)
 		}

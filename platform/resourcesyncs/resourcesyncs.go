@@ -64,7 +64,7 @@ type Options struct {
 	// Declare watches the host's objects of exactly these declarations, and DeclaredReady returns why those of one are not known yet.
 	Declare       func([]*declaration.Declaration) error
 	DeclaredReady func(name string) error
-	Logger    klog.Logger
+	Logger        klog.Logger
 }
 
 // Syncs are the ResourceSyncs of the host, and what spaces have of them. It is safe for concurrent use.

@@ -98,4 +98,6 @@ func (q *quotaAsker) answered(answer quota.Answer) {
 }
 
 // serve adds the routes for the share of the quota.
-func (q *quotaAsker) serve(mux *http.ServeMux) { q.questions.serve(mux, dedicated.QuotaPath, q.answered) }
+func (q *quotaAsker) serve(mux *http.ServeMux) {
+	q.questions.serve(mux, dedicated.QuotaPath, q.answered)
+}

@@ -23,4 +23,6 @@ func (p *Process) FollowQuota(ctx context.Context, answer func(context.Context, 
 }
 
 // AnswerQuota sends an answer to the process.
-func (p *Process) AnswerQuota(ctx context.Context, answer quota.Answer) error { return p.answer(ctx, QuotaPath, answer) }
+func (p *Process) AnswerQuota(ctx context.Context, answer quota.Answer) error {
+	return p.answer(ctx, QuotaPath, answer)
+}
