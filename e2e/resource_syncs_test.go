@@ -308,9 +308,13 @@ func (c *cluster) hasEvent(t *testing.T, kind, name, what string) {
 // C6, S1: tenants can't get past a declaration, nor keep anything of others.
 func TestHostileCustomResourcesStayInTheirSpace(t *testing.T) {
 	t.Parallel()
+	whereverSpacesRun(t, customResourcesStayInTheirSpace)
+}
+
+func customResourcesStayInTheirSpace(t *testing.T, isolation string) {
 	b := start(t, "--operator")
 	host := b.host(t)
-	evil := b.tenants(t, host, "Shared", "evil")[0]
+	evil := b.tenants(t, host, isolation, "evil")[0]
 	host.apply(t, fmt.Sprintf(papers, "forge", "evil"))
 	host.syncing(t, "authorities.forge.example.com", "papers.forge.example.com")
 	host.apply(t, authority("forge", "public", "{berth.dev/show: 'true'}"))

@@ -51,7 +51,7 @@ func Dedicated(syncOptions resources.SyncOptions, synced ...*declaration.Declara
 // DedicatedSyncRule returns the right of the account of a space with a process of its own to watch the resource of a declaration: in the
 // space's namespace, or in the cluster if its direction is FromHost.
 func DedicatedSyncRule(d *declaration.Declaration) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{d.GVR.Group}, Resources: []string{d.GVR.Resource}, Verbs: []string{"get", "list", "watch"}}
+	return rbacv1.PolicyRule{APIGroups: []string{d.GVR.Group}, Resources: []string{d.GVR.Resource}, Verbs: []string{"list", "watch"}}
 }
 
 // Undedicated removes what [Dedicated] has granted.

@@ -4,14 +4,17 @@
 package isolation_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 	"github.com/berth-dev/berth/translate"
 )
@@ -24,8 +27,27 @@ func TestTheRightsOfADedicatedSpaceAreTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	space, ctx := translate.Space{Name: "a", Store: "s", Platform: "berth"}, t.Context()
-	if err := isolation.Apply(ctx, c, space, nil, isolation.Dedicated(resources.SyncOptions{})); err != nil {
+	synced := []*declaration.Declaration{
+		{Name: "notes.example.com", GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "notes"}},
+		{Name: "pens.example.com", GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pens"}, FromHost: true},
+	}
+	if err := isolation.Apply(ctx, c, space, nil, isolation.Dedicated(resources.SyncOptions{}, synced...)); err != nil {
 		t.Fatal(err)
+	}
+	inNamespace, inCluster := &rbacv1.Role{}, &rbacv1.ClusterRole{}
+	if err := errors.Join(c.Get(ctx, client.ObjectKey{Namespace: "berth-a", Name: "berth-dedicated"}, inNamespace), c.Get(ctx, client.ObjectKey{Name: "berth-a:dedicated"}, inCluster)); err != nil {
+		t.Fatal(err)
+	}
+	watches := func(resource string) func(rbacv1.PolicyRule) bool {
+		return func(rule rbacv1.PolicyRule) bool {
+			return slices.Equal(rule.APIGroups, []string{"example.com"}) && slices.Equal(rule.Resources, []string{resource}) && slices.Equal(rule.Verbs, []string{"list", "watch"})
+		}
+	}
+	// What is synced to the host is watched in the space's namespace alone.
+	for resource, want := range map[string][2]bool{"notes": {true, false}, "pens": {false, true}} {
+		if got := [2]bool{slices.ContainsFunc(inNamespace.Rules, watches(resource)), slices.ContainsFunc(inCluster.Rules, watches(resource))}; got != want {
+			t.Errorf("%s may be watched in the namespace, and in the cluster: %v, want %v", resource, got, want)
+		}
 	}
 	bindings := []client.Object{&rbacv1.RoleBinding{}, &rbacv1.ClusterRoleBinding{}}
 	keys := []client.ObjectKey{{Namespace: "berth-a", Name: "berth-dedicated"}, {Name: "berth-a:dedicated"}}

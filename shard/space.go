@@ -166,11 +166,7 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 	}
 	var withdraw func(context.Context) error
 	if s.config.Withdraw != nil {
-		runs := make([]string, len(settings.Declared))
-		for i, d := range settings.Declared {
-			runs[i] = d.Name
-		}
-		withdraw = func(ctx context.Context) error { return s.config.Withdraw(ctx, name, runs) }
+		withdraw = s.withdrawOnce(name, settings.Declared)
 	}
 	syncing, err := syncer.New(syncer.Config{
 		Account: account,

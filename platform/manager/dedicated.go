@@ -133,22 +133,34 @@ func (m *Manager) enforce(ctx context.Context, name string, want *applied) error
 	return nil
 }
 
-// SendAccess sends the processes of all dedicated spaces what these enforce, and the definitions that are shared with them, because that
+// SendAccess sends the processes of all dedicated spaces what these enforce, what is shared with them, and what is synced of them, because that
 // has changed. It doesn't wait for them. Whom it doesn't reach gets it with the next status.
 func (m *Manager) SendAccess(ctx context.Context) {
 	for name := range m.processes.all() {
+		m.sendSynced(name)
 		m.sends.Begin(name, "send what a space enforces", func() {
 			process := m.processes.get(name)
 			if process == nil || ctx.Err() != nil {
 				return
 			}
-			m.sendDefinitions(ctx, process, name)
-			m.sendDeclared(ctx, process, name)
 			if _, err := process.Enforce(ctx, m.config.Specs.Access(name).Get()); err != nil {
 				m.logger.V(1).Info("A dedicated space's process does not have what its space enforces; Berth retries", "space", name, "reason", err.Error())
 			}
 		})
 	}
+}
+
+// sendSynced sends the process of a dedicated space the definitions that are shared with the space, and then what is synced of it. It doesn't
+// wait for the process, which a tenant may have taken over. If that isn't reached, it gets them with the next status.
+func (m *Manager) sendSynced(name string) {
+	m.syncSends.Begin(name, "send what is shared with a space, and synced of it", func() {
+		process := m.processes.get(name)
+		if process == nil || m.sending.Err() != nil {
+			return
+		}
+		m.sendDefinitions(m.sending, process, name)
+		m.sendDeclared(m.sending, process, name)
+	})
 }
 
 // sendDefinitions sends the process of a dedicated space the definitions that are shared with the space.

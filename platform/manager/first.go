@@ -34,7 +34,13 @@ type spaceFailure struct {
 // asleep. So none is missed once requests are served.
 func (m *Manager) openSpaces(ctx context.Context) error {
 	m.undoOpen.add(m.stopDedicated)
-	m.undoOpen.add(func(context.Context) { m.sends.Wait() })
+	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	m.sending = sending
+	m.undoOpen.add(func(context.Context) {
+		stopSending() // a process that doesn't answer must not delay the end
+		m.sends.Wait()
+		m.syncSends.Wait()
+	})
 	if m.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the definitions, too
 		if err := m.objects.Define(ctx); err != nil {
 			return err

@@ -7,11 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/repairs"
@@ -20,7 +20,6 @@ import (
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/syncer/declaration"
-	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // newSyncs returns the ResourceSyncs, of which nothing was read yet.
@@ -41,7 +40,9 @@ func (m *Manager) newSyncs() *resourcesyncs.Syncs {
 
 // followSyncs reads and watches the ResourceSyncs. It waits for them, so that no space starts without what is synced of it.
 func (m *Manager) followSyncs(ctx context.Context) error {
-	objects, err := metadata.NewForConfig(m.env.Host)
+	config := rest.CopyConfig(m.env.Host)
+	config.QPS = -1 // the host's API priority and fairness limits the requests
+	objects, err := metadata.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make host client of custom resources: %w", err)
 	}
@@ -79,31 +80,42 @@ func (m *Manager) takeUpSyncs(ctx context.Context, name string) error {
 	if m.applied.get(name) == nil {
 		return nil
 	}
-	if process := m.processes.get(name); process != nil {
-		return process.Declare(ctx, m.declared(name))
+	if m.processes.get(name) != nil {
+		m.sendSynced(name)
+		return nil
 	}
 	return m.shard.RestartUnless(ctx, name, func(space *shard.Space) bool {
-		return declaration.VersionOf(space.Declared()) == declaration.VersionOf(m.declared(name))
+		return declaration.WatchedVersions(space.Declared()) == declaration.WatchedVersions(m.declared(name))
 	})
+}
+
+// declaredTo returns what the process of a dedicated space is to sync; nil while that isn't known.
+func (m *Manager) declaredTo(name string) *declaration.Update {
+	keep, known := m.syncs.Unknown(name)
+	if !known {
+		return nil
+	}
+	return &declaration.Update{Declarations: m.declared(name), Keep: keep}
 }
 
 // sendDeclared sends the process of a dedicated space what is synced of the space, once the space's account has the rights for it.
 func (m *Manager) sendDeclared(ctx context.Context, process *dedicated.Process, name string) {
-	if m.unprepared(name) {
+	update := m.declaredTo(name)
+	if update == nil || m.unprepared(name) {
 		return
 	}
-	if err := process.Declare(ctx, m.declared(name)); err != nil {
+	if err := process.Declare(ctx, update); err != nil {
 		m.logger.V(1).Info("A dedicated space's process doesn't have what is synced of its space; Berth retries", "space", name, "reason", err.Error())
 	}
 }
 
-// writeDeclared writes what is synced of a space into the directory of its process.
+// writeDeclared writes what is synced of a space into the directory of its process, which doesn't run.
 func (m *Manager) writeDeclared(name, dir string) error {
-	data, err := declaration.Encode(m.declared(name))
-	if err == nil {
-		err = pki.WriteFile(filepath.Join(dir, spaceprocess.DeclarationsFile), data)
+	update := m.declaredTo(name)
+	if update == nil {
+		return nil
 	}
-	if err != nil {
+	if err := spaceprocess.WriteDeclarations(dir, update); err != nil {
 		return fmt.Errorf("write what is synced of space %s: %w", name, err)
 	}
 	return nil
@@ -115,7 +127,7 @@ func (m *Manager) declared(space string) []*declaration.Declaration {
 	if m.config.SpaceRole != "" { // which has the rights, as Secure has checked
 		return all
 	}
-	return allowed(all, m.needsRights(space), m.accountRights.get(space))
+	return allowed(all, m.needingRights(space, all), m.accountRights.get(space))
 }
 
 // allowed returns the declarations for which a space's account has the rights that it needs.
@@ -126,10 +138,10 @@ func allowed(all, needs, has []*declaration.Declaration) []*declaration.Declarat
 	return slices.DeleteFunc(all, func(d *declaration.Declaration) bool { return in(needs, d) && !in(has, d) })
 }
 
-// needsRights returns what is in force for a space, and needs rights of the space's account on the host: what is synced to the host, and all
-// if the space has a process of its own, which watches the host by itself.
-func (m *Manager) needsRights(space string) []*declaration.Declaration {
-	all := m.syncs.Of(space)
+// needingRights returns those of a space's declarations that need rights of the space's account on the host: what is synced to the host, and
+// all if the space has a process of its own, which watches the host by itself.
+func (m *Manager) needingRights(space string, all []*declaration.Declaration) []*declaration.Declaration {
+	all = slices.Clone(all)
 	if m.processes.get(space) != nil {
 		return all
 	}
@@ -138,13 +150,13 @@ func (m *Manager) needsRights(space string) []*declaration.Declaration {
 
 // unprepared reports whether the account of a space has other rights than what is in force needs.
 func (m *Manager) unprepared(space string) bool {
-	return m.config.SpaceRole == "" && declaration.VersionOf(m.needsRights(space)) != declaration.VersionOf(m.accountRights.get(space))
+	return m.config.SpaceRole == "" && declaration.WatchedVersions(m.needingRights(space, m.syncs.Of(space))) != declaration.WatchedVersions(m.accountRights.get(space))
 }
 
 // applyIsolation applies the isolation of a space, and notes for which syncs its account has rights then.
 func (m *Manager) applyIsolation(ctx context.Context, space string, isolated func() *isolation.Isolation) (*isolation.Isolation, error) {
 	defer m.accountRights.begin(space)()
-	syncs := m.needsRights(space) // before those of isolated: if these are others, it is applied again
+	syncs := m.needingRights(space, m.syncs.Of(space)) // before those of isolated: if these are others, it is applied again
 	is := isolated()
 	if err := is.Apply(ctx, m.hostClient); err != nil {
 		return nil, err

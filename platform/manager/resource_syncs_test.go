@@ -26,8 +26,8 @@ func TestASpaceSyncsWhatItsAccountMay(t *testing.T) {
 		var rights accountRights
 		rights.set("solar", test.has)
 		rights.set("wind", of(now, other))
-		if got := declaration.VersionOf(allowed(test.all, test.needs, rights.get("solar"))); got != declaration.VersionOf(test.want) {
-			t.Errorf("%s: it syncs %q, want %q", what, got, declaration.VersionOf(test.want))
+		if got := declaration.WatchedVersions(allowed(test.all, test.needs, rights.get("solar"))); got != declaration.WatchedVersions(test.want) {
+			t.Errorf("%s: it syncs %q, want %q", what, got, declaration.WatchedVersions(test.want))
 		}
 		rights.begin("solar")()
 		rights.forget("solar")

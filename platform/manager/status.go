@@ -213,8 +213,7 @@ func atMost(amounts corev1.ResourceList) corev1.ResourceList {
 func (m *Manager) observeNamespaces(ctx context.Context, name string, status *v1alpha1.SpaceStatus) {
 	has := m.shard.Namespaces(name)
 	if process := m.processes.get(name); process != nil && !m.deletions.has(name) {
-		m.sendDefinitions(ctx, process, name)
-		m.sendDeclared(ctx, process, name)
+		m.sendSynced(name)
 		said, err := process.Enforce(ctx, m.config.Specs.Access(name).Get())
 		if err != nil {
 			m.logger.V(1).Info("A dedicated space's process does not say what it enforces; Berth retries", "space", name, "reason", err.Error())

@@ -298,7 +298,7 @@ func (s *Syncs) declare(states map[string]*state) {
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if d := states[name].watched; d != nil {
 			all = append(all, d)
-			versions[name] = declaration.VersionOf([]*declaration.Declaration{d})
+			versions[name] = declaration.WatchedVersions([]*declaration.Declaration{d})
 		}
 	}
 	var failed error

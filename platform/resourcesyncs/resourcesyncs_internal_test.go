@@ -312,3 +312,44 @@ func TestStatusesAreWrittenIfTheyDiffer(t *testing.T) {
 	e.now = e.now.Add(rewrite)
 	written("another platform has written it a while ago", 1)
 }
+
+// C6: what a new platform doesn't know yet, a space that runs on keeps.
+func TestWhatIsNotKnownYetIsNotEnded(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	is, other := e.sync("Gadget", v1alpha1.SyncToHost), e.sync("Aardvark", v1alpha1.SyncFromHost)
+	other.Spec.Tenants = []v1alpha1.CRDShareTenants{{Names: []string{"wind"}}}
+	unknown := func(what string, known bool, want ...string) {
+		t.Helper()
+		if got, all := e.s.Unknown("solar"); !slices.Equal(got, want) || all != known {
+			t.Errorf("%s: %q are unknown, want %q; it is known: %v", what, got, want, all)
+		}
+	}
+	unknown("a space that isn't known", false)
+	e.s.Observe(space("solar", "solar"))
+	clear(e.s.listed)
+	unknown("nothing was read", false)
+	e.s.listed[listOfSyncs], e.s.listed[listOfDefinitions] = true, true
+	unknown("nothing was checked", true, is.Name)
+	e.secure[is.Name] = func() error { return errHost }
+	e.update()
+	unknown("a host that can't be asked", true, is.Name)
+	delete(e.secure, is.Name)
+	e.unready[is.Name] = errHost
+	e.now = e.now.Add(2 * recheck)
+	e.update()
+	unknown("objects that aren't known", true, is.Name)
+	clear(e.unready)
+	e.update()
+	unknown("it is in force", true)
+	e.share[is.Name] = "unknown"
+	unknown("a share that isn't known, and that the space has", true)
+	e.share[is.Name] = "no"
+	e.update()
+	unknown("no share", true)
+	e.has("no share", "solar")
+	delete(e.share, is.Name)
+	e.change(is, func(is *v1alpha1.ResourceSync) { is.Spec.Version = "v9" })
+	e.update()
+	unknown("it is invalid, which ends it", true)
+}

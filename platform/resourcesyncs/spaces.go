@@ -30,8 +30,31 @@ func (s *Syncs) Of(space string) []*declaration.Declaration {
 	return nil
 }
 
+// Unknown returns the names of the ResourceSyncs of which it isn't known yet whether they are in force for a space, ordered. What a process
+// of its own has of these, it keeps. known is false while that isn't known of any.
+func (s *Syncs) Unknown(space string) (names []string, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := s.spaces[space]
+	if is == nil || !s.listed[listOfSyncs] || !s.listed[listOfDefinitions] {
+		return nil, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.syncs)) {
+		sync, state := s.syncs[name], s.states[name]
+		if !is.of.SelectedBy(sync.Spec.Tenants) {
+			continue
+		}
+		_, shares := s.options.ForcedIn(space, name)
+		begins := state == nil || state.of.uid != sync.UID || state.inForce == nil && (state.problem.passing || state.checked != nil)
+		if (begins || !shares) && !slices.ContainsFunc(is.has, func(d *declaration.Declaration) bool { return d.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	return names, true
+}
+
 // Version identifies what [Syncs.Of] returns: it changes if and only if that does.
-func (s *Syncs) Version(space string) string { return declaration.VersionOf(s.Of(space)) }
+func (s *Syncs) Version(space string) string { return declaration.WatchedVersions(s.Of(space)) }
 
 // Observe notes what an object says of its space, and changes what the space has at once if that makes a difference.
 func (s *Syncs) Observe(object *v1alpha1.Space) {
@@ -89,7 +112,7 @@ func (s *Syncs) give(name string, is *spaceSyncs) {
 			has = append(has, state.inForce)
 		}
 	}
-	if version := declaration.VersionOf(has); version != is.version {
+	if version := declaration.WatchedVersions(has); version != is.version {
 		is.has, is.version = has, version
 	}
 }

@@ -38,8 +38,8 @@ const (
 	firstObjects = 5 * time.Second
 	// objectsPause is the pause between two questions whether the host's objects are known, and after the space could not be restarted.
 	objectsPause = time.Second
-	// tellAfter is after how many failures in a row the log says why, such as a right that is missing.
-	tellAfter = 5
+	// logAfter is after how many failures in a row the reason is logged, such as a right that is missing.
+	logAfter = 5
 )
 
 // declarations are what is synced of the space of the process. It is safe for concurrent use.
@@ -48,62 +48,98 @@ type declarations struct {
 	changed chan struct{} // of capacity 1: something else was sent
 	logger  klog.Logger
 
+	setting sync.Mutex // held while something else is set
+
 	mu      sync.Mutex
-	digest  string                     // of what was sent last
+	digest  string                     // of the update that was sent last
 	wanted  []*declaration.Declaration // ordered by name
 	inForce []*declaration.Declaration // those of them whose objects on the host are known, or what was in force before
 	watches uint64                     // how many were new
 }
 
-// openDeclarations reads what the platform sent last. If that can't be read, nothing is synced until the platform sends it.
+// openDeclarations reads what the platform sent last. If that can't be read, nothing is synced until the platform sends it again.
 func openDeclarations(dir string, logger klog.Logger) *declarations {
 	s := &declarations{file: filepath.Join(dir, DeclarationsFile), changed: make(chan struct{}, 1), logger: logger}
-	data, err := os.ReadFile(s.file)
-	if err == nil {
-		err = s.want(data)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	all, err := readDeclarations(s.file)
+	s.replace(all, "")
+	if err != nil {
 		logger.Error(err, "Could not read what is synced of the space by ResourceSyncs; nothing is until the platform sends it")
 	}
 	return s
 }
 
-// want notes what the platform has sent. What says the same as before is the same, so that the space doesn't restart.
-func (s *declarations) want(data []byte) error {
-	all, err := declaration.Decode(data)
+// readDeclarations reads what a file has; nothing if there is none.
+func readDeclarations(file string) ([]*declaration.Declaration, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read what is synced of the space: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, d := range all {
-		if same := slices.IndexFunc(s.wanted, d.SameAs); same >= 0 {
-			all[i] = s.wanted[same]
-			continue
-		}
-		s.watches++
-		d.Watch = s.watches
+	return declaration.Decode(data)
+}
+
+func writeDeclarations(file string, all []*declaration.Declaration) error {
+	data, err := declaration.Encode(all)
+	if err == nil {
+		err = fsutil.Replace(file, func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
 	}
-	s.wanted, s.digest = all, dedicated.DeclarationsDigest(data)
-	select {
-	case s.changed <- struct{}{}:
-	default:
+	if err != nil {
+		return fmt.Errorf("write what is synced of the space: %w", err)
 	}
 	return nil
 }
 
-// set replaces what is synced.
+// WriteDeclarations updates the [DeclarationsFile] in the directory of a process that doesn't run.
+func WriteDeclarations(dir string, update *declaration.Update) error {
+	file := filepath.Join(dir, DeclarationsFile)
+	before, err := readDeclarations(file)
+	if err != nil && len(update.Keep) > 0 {
+		return err
+	}
+	return writeDeclarations(file, update.After(before))
+}
+
+// set takes an update of the platform. What is the same as before stays, so that the space doesn't restart for it. After an error, all is as
+// it was, and the platform sends the update again.
 func (s *declarations) set(data []byte) error {
-	if err := s.want(data); err != nil {
+	update, err := declaration.DecodeUpdate(data)
+	if err != nil {
+		s.logger.Error(err, "The platform sent something that isn't understood; is it of another version?")
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if err := fsutil.Replace(s.file, func(w io.Writer) error {
-		_, err := w.Write(data)
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	s.mu.Lock()
+	before := s.wanted
+	s.mu.Unlock()
+	all := update.After(before)
+	if err := writeDeclarations(s.file, all); err != nil {
 		return err
-	}); err != nil {
-		return fmt.Errorf("write what is synced of the space: %w", err)
 	}
+	s.replace(all, update.Digest())
 	return nil
+}
+
+// replace replaces what is wanted. Declarations that are new have their objects watched anew.
+func (s *declarations) replace(all []*declaration.Declaration, digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range all {
+		if !slices.Contains(s.wanted, d) {
+			s.watches++
+			d.Watch = s.watches
+		}
+	}
+	s.wanted, s.digest = all, digest
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
 }
 
 // of returns what is synced of the space.
@@ -113,14 +149,14 @@ func (s *declarations) of() []*declaration.Declaration {
 	return s.inForce
 }
 
-// host is what watches the host's objects.
-type host interface {
+// hostWatcher watches the host's objects.
+type hostWatcher interface {
 	Declare(all []*declaration.Declaration) error
 	DeclaredReady(name string) error
 }
 
 // declare has the host's objects watched, and puts in force what is known. It returns why something is not in force yet.
-func (s *declarations) declare(host host) (pending error) {
+func (s *declarations) declare(host hostWatcher) (pending error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := host.Declare(s.wanted); err != nil {
@@ -147,7 +183,7 @@ func (s *declarations) declare(host host) (pending error) {
 }
 
 // begin waits for the host's objects, for a limited time, before the space begins.
-func (s *declarations) begin(ctx context.Context, host host) {
+func (s *declarations) begin(ctx context.Context, host hostWatcher) {
 	ctx, cancel := context.WithTimeout(ctx, firstObjects)
 	defer cancel()
 	for {
@@ -165,13 +201,13 @@ func (s *declarations) begin(ctx context.Context, host host) {
 }
 
 // follow has the space restart when something else is synced of it, until ctx ends. A space that sleeps is not woken.
-func (s *declarations) follow(ctx context.Context, host host, restartUnless func(ctx context.Context, current func(*shard.Space) bool) error) {
+func (s *declarations) follow(ctx context.Context, host hostWatcher, restartUnless func(ctx context.Context, current func(*shard.Space) bool) error) {
 	failed := 0
 	for {
 		pending := safego.Call("take up what is synced of the space", func() error {
 			pending := s.declare(host)
-			inForce := declaration.VersionOf(s.of())
-			err := restartUnless(ctx, func(space *shard.Space) bool { return declaration.VersionOf(space.Declared()) == inForce })
+			inForce := declaration.WatchedVersions(s.of())
+			err := restartUnless(ctx, func(space *shard.Space) bool { return declaration.WatchedVersions(space.Declared()) == inForce })
 			if errors.Is(err, shard.ErrUnknown) { // it begins later
 				err = nil
 			}
@@ -182,7 +218,7 @@ func (s *declarations) follow(ctx context.Context, host host, restartUnless func
 			failed = 0
 		} else {
 			again = time.After(objectsPause)
-			if failed++; failed == tellAfter {
+			if failed++; failed == logAfter {
 				s.logger.Error(pending, "The space doesn't have all that is synced of it by ResourceSyncs; Berth retries")
 			}
 		}
@@ -199,6 +235,9 @@ func (s *declarations) follow(ctx context.Context, host host, restartUnless func
 func (s *declarations) serve(mux *http.ServeMux) {
 	mux.Handle("PUT "+dedicated.DeclarationsPath, control.Answer(func(r *http.Request) (any, error) {
 		data, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxDeclarations))
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("what is synced of the space has more than %d MiB; select its tenant in fewer ResourceSyncs", maxDeclarations>>20))
+		}
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
@@ -209,23 +248,4 @@ func (s *declarations) serve(mux *http.ServeMux) {
 		defer s.mu.Unlock()
 		return dedicated.Declared{Digest: s.digest}, nil
 	}))
-}
-
-// withdrawals ask the platform to delete objects on the host that this process doesn't know of. The zero value is ready to use.
-type withdrawals struct {
-	questions questions[dedicated.Withdrawal, dedicated.Withdrawn]
-}
-
-// withdraw implements the function of [shard.Config].
-func (w *withdrawals) withdraw(ctx context.Context, _ string, runs []string) error {
-	done, err := w.questions.ask(ctx, func(id uint64) dedicated.Withdrawal { return dedicated.Withdrawal{ID: id, Runs: runs} })
-	if err == nil && done.Failed != "" {
-		err = errors.New(done.Failed)
-	}
-	return err
-}
-
-// serve adds the routes for withdrawals.
-func (w *withdrawals) serve(mux *http.ServeMux) {
-	w.questions.serve(mux, dedicated.WithdrawalsPath, func(done dedicated.Withdrawn) { w.questions.answer(done.ID, done) })
 }

@@ -6,7 +6,9 @@ package spaceprocess
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,9 +44,9 @@ func declared(t *testing.T, kind, field, uid string) *declaration.Declaration {
 	return d
 }
 
-func encoded(t *testing.T, all ...*declaration.Declaration) []byte {
+func encoded(t *testing.T, keep []string, all ...*declaration.Declaration) []byte {
 	t.Helper()
-	data, err := declaration.Encode(all)
+	data, err := (&declaration.Update{Declarations: all, Keep: keep}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +92,11 @@ func TestASpaceTakesUpWhatIsSyncedOfIt(t *testing.T) {
 		if !slices.Equal(names, want) {
 			t.Errorf("%s: the space has %q, want %q", what, names, want)
 		}
-		return declaration.VersionOf(s.of())
+		return declaration.WatchedVersions(s.of())
 	}
 	send := func(all ...*declaration.Declaration) {
 		t.Helper()
-		if err := s.set(encoded(t, all...)); err != nil {
+		if err := s.set(encoded(t, nil, all...)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,15 +124,35 @@ func TestASpaceTakesUpWhatIsSyncedOfIt(t *testing.T) {
 	if now := took("another ResourceSync that says the same", nil, notes.Name, pens.Name); now == changed {
 		t.Errorf("the version stays %s", now)
 	}
+	changed = took("once more", nil, notes.Name, pens.Name)
+	if err := s.set(encoded(t, []string{notes.Name, pens.Name})); err != nil {
+		t.Fatal(err)
+	}
+	if now := took("a platform that doesn't know yet", nil, notes.Name, pens.Name); now != changed {
+		t.Errorf("what isn't known doesn't stay: %s, was %s", now, changed)
+	}
+	if err := s.set(encoded(t, []string{pens.Name, "unheard.example.com"}, notes)); err != nil {
+		t.Fatal(err)
+	}
+	if now := took("a platform that knows one", nil, notes.Name, pens.Name); now != changed {
+		t.Errorf("what is the same doesn't stay: %s, was %s", now, changed)
+	}
 	send(notes)
 	took("one ends", nil, notes.Name)
 	if len(host.watches) != 1 {
 		t.Errorf("the host watches %d", len(host.watches))
 	}
-	if err := s.set([]byte("[{}]")); err == nil {
+	if err := s.set([]byte(`{"declarations":[{}]}`)); err == nil {
 		t.Error("what can't be compiled is taken")
 	}
 	took("after that", nil, notes.Name)
+	digest, file := s.digest, s.file
+	s.file = filepath.Join(dir, "absent", DeclarationsFile)
+	if err := s.set(encoded(t, nil, pens)); err == nil || s.digest != digest {
+		t.Errorf("what can't be written is taken: %v", err)
+	}
+	took("a disk that doesn't write", nil, notes.Name)
+	s.file = file
 
 	// A process that starts again has what was sent last, and what was damaged it waits for.
 	s = openDeclarations(dir, klog.Background())
@@ -141,6 +164,13 @@ func TestASpaceTakesUpWhatIsSyncedOfIt(t *testing.T) {
 	took("a damaged file", nil)
 	send(pens)
 	took("it is sent again", nil, pens.Name)
+
+	// A process that doesn't run finds what is in force, and what it had of what isn't known.
+	if err := WriteDeclarations(dir, &declaration.Update{Declarations: []*declaration.Declaration{notes}, Keep: []string{pens.Name}}); err != nil {
+		t.Fatal(err)
+	}
+	s = openDeclarations(dir, klog.Background())
+	took("a process that is started", nil, notes.Name, pens.Name)
 }
 
 // C6: the space is restarted until it has what is in force, and what comes meanwhile isn't missed.
@@ -151,21 +181,20 @@ func TestASpaceRestartsUntilItHasWhatIsSynced(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var runs []string
-	s.follow(ctx, &watcher{}, func(context.Context, func(*shard.Space) bool) error {
-		runs = append(runs, declaration.VersionOf(s.of()))
+	var current []bool // whether a space that syncs nothing is as it is to be
+	s.follow(ctx, &watcher{}, func(_ context.Context, is func(*shard.Space) bool) error {
+		runs, current = append(runs, declaration.WatchedVersions(s.of())), append(current, is(&shard.Space{}))
 		switch len(runs) {
 		case 1:
-			return s.set(encoded(t, notes))
+			return s.set(encoded(t, nil, notes))
 		case 2:
-			return errors.Join(shard.ErrUnknown, s.set(encoded(t, notes))) // it is being moved, and then starts with what is in force
-		case 3:
 			return errUnknown // tried again
 		}
 		cancel()
-		return nil
+		return shard.ErrUnknown // it is being moved, and then starts with what is in force
 	})
-	if len(runs) != 4 || runs[0] != "" || runs[1] == "" || runs[3] != runs[1] {
-		t.Errorf("the space is restarted for %q", runs)
+	if len(runs) != 3 || runs[0] != "" || runs[1] == "" || runs[2] != runs[1] || !slices.Equal(current, []bool{true, false, false}) {
+		t.Errorf("the space is restarted for %q, and is as it is to be: %v", runs, current)
 	}
 }
 
@@ -183,21 +212,31 @@ func TestTheProcessAsksForWithdrawals(t *testing.T) {
 		}
 		return strings.TrimSpace(recorded.Body.String())
 	}
-	for id, c := range []struct{ answer, want string }{{`{"id":1}`, ""}, {`{"id":2,"failed":"the host doesn't answer"}`, "the host doesn't answer"}} {
+	earlier := &withdrawals{}
+	stopped, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- earlier.withdraw(stopped, "solar", nil) }()
+	stale := earlier.questions.next(t.Context()).ID
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) || len(earlier.questions.open) > 0 {
+		t.Errorf("of a space that stops: %v, and %d are open", err, len(earlier.questions.open))
+	}
+	for _, want := range []string{"", "the host doesn't answer"} {
 		result := make(chan error, 1)
 		go func() { result <- w.withdraw(t.Context(), "solar", []string{"notes.example.com"}) }()
-		if asked, want := call(http.MethodGet, ""), `{"id":`+string(rune('1'+id))+`,"runs":["notes.example.com"]}`; asked != want {
-			t.Errorf("the process asks %s, want %s", asked, want)
+		var asked dedicated.Withdrawal
+		if err := json.Unmarshal([]byte(call(http.MethodGet, "")), &asked); err != nil || asked.ID == 0 || !slices.Equal(asked.Runs, []string{"notes.example.com"}) {
+			t.Errorf("the process asks %+v, %v", asked, err)
 		}
-		call(http.MethodPut, c.answer)
-		if err := <-result; c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
-			t.Errorf("the answer %s is %v", c.answer, err)
+		call(http.MethodPut, fmt.Sprintf(`{"id":%d,"failed":"it was for another process"}`, stale))
+		call(http.MethodPut, fmt.Sprintf(`{"id":%d,"failed":%q}`, asked.ID, want))
+		if err := <-result; want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("the answer %q is %v", want, err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := w.withdraw(ctx, "solar", nil); !errors.Is(err, errNoAnswer) || len(w.questions.open) > 0 {
-		t.Errorf("without an answer: %v, and %d are open", err, len(w.questions.open))
+	w.questions.polled = time.Now().Add(-awayAfter - time.Second)
+	if err := w.withdraw(t.Context(), "solar", nil); !errors.Is(err, errNoAnswer) {
+		t.Errorf("while the platform is away: %v", err)
 	}
-	call(http.MethodPut, `{"id":3}`) // too late
+	call(http.MethodPut, `{"id":3}`) // nobody asked that
 }

@@ -6,50 +6,46 @@ package dedicated
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/syncer/declaration"
 )
 
 const (
-	// DeclarationsPath is the path of the commands about what is synced of a space by ResourceSyncs: PUT replaces it by what
-	// [declaration.Encode] encodes, GET returns a [Declared].
+	// DeclarationsPath is the path of the commands about what ResourceSyncs sync of a space: PUT sends a [declaration.Update], GET returns a
+	// [Declared].
 	DeclarationsPath = "/declarations"
 	// WithdrawalsPath is the path of the questions of a process that are [Withdrawal]. Answers are [Withdrawn].
 	WithdrawalsPath = "/withdrawals"
 )
 
-// Declared says what a process was told to sync of its space.
+// withdrawalPause is the pause between two withdrawals. A process asks for one at most each time it starts its space.
+const withdrawalPause = time.Second
+
+// Declared says which update a process has.
 type Declared struct {
-	// Digest is [DeclarationsDigest] of that.
+	// Digest is that of the last update that was sent to this process; empty if none was.
 	Digest string `json:"digest"`
 }
 
-// DeclarationsDigest returns the digest of encoded declarations.
-func DeclarationsDigest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
-// Declare tells the process what is synced of its space, unless the process knows it already. The process takes it up soon after, once it
-// knows the host's objects. It may be called again at any time.
-func (p *Process) Declare(ctx context.Context, all []*declaration.Declaration) error {
-	data, err := declaration.Encode(all)
-	if err != nil {
-		return err
-	}
+// Declare sends the process what is synced of its space, unless that was sent last. The process applies it soon after, once it knows the
+// host's objects. It may be called again at any time.
+func (p *Process) Declare(ctx context.Context, update *declaration.Update) error {
 	asking, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var has Declared
 	if err := p.client.Do(asking, http.MethodGet, DeclarationsPath, &has); err != nil {
 		return fmt.Errorf("ask what is synced of space %s: %w", p.space, err)
 	}
-	if has.Digest == DeclarationsDigest(data) {
+	if has.Digest == update.Digest() {
 		return nil
+	}
+	data, err := update.Encode()
+	if err != nil {
+		return err
 	}
 	sending, cancelSending := context.WithTimeout(ctx, callTimeout)
 	defer cancelSending()
@@ -60,8 +56,8 @@ func (p *Process) Declare(ctx context.Context, all []*declaration.Declaration) e
 	return p.send(req, "send what is synced of space "+p.space)
 }
 
-// Withdrawal is the wish of a process that is about to let a Service lead out of its space: the platform is to delete the space's objects on
-// the host that name Services, of all syncs but those with which the space runs.
+// Withdrawal asks the platform, before a Service leads out of a space, to delete the space's objects on the host that name Services, except
+// those of the ResourceSyncs with which the space runs.
 type Withdrawal struct {
 	// ID is that of the answer; 0 if nothing is to be deleted.
 	ID uint64 `json:"id,omitempty"`
@@ -78,13 +74,15 @@ type Withdrawn struct {
 
 // FollowWithdrawals answers the withdrawals of a process until ctx ends. withdraw may take long.
 func (p *Process) FollowWithdrawals(ctx context.Context, withdraw func(context.Context, Withdrawal) error) {
-	follow(ctx, p, WithdrawalsPath, func(ctx context.Context, wanted Withdrawal) (Withdrawn, bool) {
+	follow(ctx, p, WithdrawalsPath, withdrawalPause, func(ctx context.Context, wanted Withdrawal) (Withdrawn, bool) {
 		if wanted.ID == 0 {
 			return Withdrawn{}, false
 		}
 		done := Withdrawn{ID: wanted.ID}
 		if err := withdraw(ctx, wanted); err != nil {
-			done.Failed = err.Error()
+			p.logger.Error(err, "Could not delete objects of a dedicated space on the host before a Service leads out of it; its process retries")
+			// The process may be in the hands of its tenant, and the error names what isn't the tenant's.
+			done.Failed = "the platform could not delete what earlier ResourceSyncs of the space left on the host; its log says why"
 		}
 		return done, true
 	})

@@ -20,16 +20,16 @@ import (
 const (
 	// QuestionWait is how long a process waits until it answers that it asks nothing.
 	QuestionWait = 20 * time.Second
-	// questionPause is the pause between two questions of a process, and questionRetry that after a failed request.
-	questionPause, questionRetry = 200 * time.Millisecond, 2 * time.Second
+	// questionRetry is the pause after a failed request.
+	questionRetry = 2 * time.Second
 )
 
-// follow answers the questions of a process until ctx ends. answer returns the answer and true, or false if the process asks nothing. It may
-// take long.
-func follow[Question, Answer any](ctx context.Context, p *Process, path string, answer func(context.Context, Question) (Answer, bool)) {
+// follow answers the questions of a process until ctx ends, with a pause between two of them. answer returns the answer and true, or false if
+// the process asks nothing. It may take long.
+func follow[Question, Answer any](ctx context.Context, p *Process, path string, between time.Duration, answer func(context.Context, Question) (Answer, bool)) {
 	for ctx.Err() == nil {
 		asked, err := nextQuestion[Question](ctx, p, path)
-		pause := questionPause
+		pause := between
 		if err != nil {
 			pause = questionRetry // it doesn't run, or doesn't answer
 		} else if said, ok := answer(ctx, asked); ok {

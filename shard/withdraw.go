@@ -1,0 +1,36 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"context"
+	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/berth-dev/berth/syncer/declaration"
+)
+
+// withdrawOnce returns what the syncer of a space calls before Services lead out, for one start of the space. What a space runs with stays the
+// same until it stops. So objects of other syncs don't come back, and once they are gone, or are about to be deleted for another Service, nobody
+// has to be asked.
+func (s *Shard) withdrawOnce(space string, runs []*declaration.Declaration) func(context.Context) error {
+	names := make([]string, len(runs))
+	for i, d := range runs {
+		names[i] = d.Name
+	}
+	var asked singleflight.Group
+	var gone atomic.Bool
+	return func(ctx context.Context) error {
+		if gone.Load() {
+			return nil
+		}
+		_, err, _ := asked.Do("", func() (any, error) {
+			err := s.config.Withdraw(ctx, space, names)
+			gone.Store(err == nil)
+			return nil, err
+		})
+		return err
+	}
+}
