@@ -62,6 +62,7 @@ func (w *crashWalk) compare(ctx context.Context) (*crashDiff, error) {
 		}
 	}
 	w.compareMade(d, inSpace, onHost)
+	w.compareReturned(d, inSpace, onHost)
 	return d, w.compareDerived(ctx, d, inSpace, onHost)
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,21 +17,19 @@ import (
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
-// sentTickets and shownTickets are the plurals of the resources that the crash walk declares, to the host and from it.
-const sentTickets, shownTickets = "tickets", "offers"
+// sentTickets, passes, and shownTickets are the plurals of the resources that the crash walk declares: two to the host and one from it.
+const sentTickets, passes, shownTickets = "tickets", "passes", "offers"
 
-// declareTickets declares tickets that name Services, to the host, and offers, from the host, and adds their rows. The groups differ, because
-// a client asks only once which kinds a group has.
+// declareTickets declares tickets that name Services, and passes, to the host, and offers, from the host, and adds their rows. The groups
+// differ, because a client asks only once which kinds a group has.
 func (w *crashWalk) declareTickets() {
 	group := w.space.Name + ".example.com"
 	w.sent = w.declare(w.inSpace, w.onHost, tickets(group), v1alpha1.ResourceSyncSpec{
 		Direction: v1alpha1.SyncToHost, Version: "v1", Status: []string{"status.phase"},
 		Fields: []v1alpha1.SyncedField{{Path: "spec.note"}, {Path: "spec.backend", Type: v1alpha1.FieldObject, Resource: resources.Services}},
 	})
-	offers := tickets("host." + group)
-	offers.Name, offers.Spec.Scope = shownTickets+".host."+group, apiextensionsv1.ClusterScoped
-	offers.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Plural: shownTickets, Singular: "offer", Kind: "Offer", ListKind: "OfferList"}
-	w.offered = w.declare(w.inSpace, w.onHost, offers, v1alpha1.ResourceSyncSpec{
+	w.declarePasses(group)
+	w.offered = w.declare(w.inSpace, w.onHost, offers("host."+group), v1alpha1.ResourceSyncSpec{
 		Direction: v1alpha1.SyncFromHost, Version: "v1", Status: []string{"status.phase"}, Fields: []v1alpha1.SyncedField{{Path: "spec.note"}},
 		Selector: metav1.SetAsLabelSelector(map[string]string{crashLane: w.space.Name}),
 	})
@@ -61,10 +58,10 @@ func (w *crashWalk) declareTickets() {
 		})
 }
 
-// process does what controllers of the host do: the status of each ticket and offer gets its note.
+// process does what controllers of the host do: the status of each ticket, pass, and offer gets its note, after the Secret of a pass.
 func (w *crashWalk) process(ctx context.Context) error {
 	for d, where := range map[*declaration.Declaration]client.ListOption{
-		w.sent: client.InNamespace(w.space.HostNamespace()), w.offered: client.MatchingLabels{crashLane: w.space.Name},
+		w.sent: client.InNamespace(w.space.HostNamespace()), w.returning: client.InNamespace(w.space.HostNamespace()), w.offered: client.MatchingLabels{crashLane: w.space.Name},
 	} {
 		all := ticketsOf(d)
 		if err := w.onHost.List(ctx, all, where); err != nil {
@@ -74,6 +71,13 @@ func (w *crashWalk) process(ctx context.Context) error {
 			o := &all.Items[i]
 			if running(o) {
 				continue
+			}
+			if d == w.returning {
+				if issued, err := w.issue(ctx, o); err != nil {
+					return fmt.Errorf("write the Secret of %s: %w", o.GetName(), err)
+				} else if !issued {
+					continue
+				}
 			}
 			o.Object["status"] = map[string]any{"phase": noteOf(o)}
 			if err := w.onHost.Status().Update(ctx, o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/syncer/declaration"
 	"github.com/berth-dev/berth/syncer/resources"
 )
 
@@ -30,6 +31,8 @@ const (
 	crashesInARow = 6
 	// crashTimeout bounds the wait for rest after them: each start of a syncer may take [testhost.Timeout] on a busy machine.
 	crashTimeout = crashesInARow * testhost.Timeout
+	// passed is how many writes are passed over, at most, of resources that have had more than their share of crash points.
+	passed = 5
 )
 
 // crashTotals are the figures of all walks.
@@ -48,6 +51,7 @@ type crashPlan struct {
 	random *rand.Rand
 	left   int // crash points
 	after  int // writes, until the next
+	over   int // writes that were passed over since then
 	totals *crashTotals
 }
 
@@ -68,8 +72,12 @@ func (p *crashPlan) due(c call) (how crashMode, due bool) {
 		p.after--
 		return "", false
 	}
+	if p.over < passed && p.totals.often(c) {
+		p.over++
+		return "", false
+	}
 	p.left--
-	p.after = p.random.IntN(5)
+	p.after, p.over = p.random.IntN(5), 0
 	how = []crashMode{unsent, unanswered}[p.random.IntN(2)]
 	p.totals.count(c, how)
 	return how, true
@@ -84,7 +92,14 @@ func (t *crashTotals) count(c call, how crashMode) {
 	} else {
 		t.unanswered++
 	}
-	t.at[c.to+" "+resourceOf(c.URL.Path)]++
+	t.at[c.place()]++
+}
+
+// often reports whether more crash points were at writes like this one than the mean of all.
+func (t *crashTotals) often(c call) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at[c.place()]*len(t.at) > t.points
 }
 
 func (t *crashTotals) done() bool {
@@ -108,6 +123,16 @@ func (t *crashTotals) String() string {
 	return fmt.Sprintf("crash points: %d (%d before the write was applied, %d after), compared %d times\nat: %s\nlost %d, leaked %d, duplicated %d, different %d",
 		t.points, t.unsent, t.unanswered, t.settled, strings.Join(at, ", "), t.lost, t.leaked, t.duplicated, t.different)
 }
+
+// place is the side and the resource of a write. The Secrets that return, which controllers of the host write, have one of their own there.
+func (c call) place() string {
+	if c.to == toHost && strings.Contains(c.URL.Path, declaration.ReturnedMark) {
+		return returnedOnHost
+	}
+	return c.to + " " + resourceOf(c.URL.Path)
+}
+
+const returnedOnHost = toHost + " returned secrets"
 
 // resourceOf is the plural of a URL's path.
 func resourceOf(path string) string {
@@ -162,7 +187,8 @@ func TestCrashPoints(t *testing.T) {
 				t.Errorf("no crash point was at a write of %s to the %s", resource, side)
 			}
 		}
-		for _, at := range []string{toHost + " " + sentTickets, toSpace + " " + sentTickets, toSpace + " " + shownTickets} {
+		for _, at := range []string{toHost + " " + sentTickets, toSpace + " " + sentTickets, toHost + " " + passes, toSpace + " " + passes,
+			returnedOnHost, toSpace + " " + resources.Secrets, toSpace + " " + shownTickets} {
 			if totals.at[at] == 0 {
 				t.Errorf("no crash point was at a write of what is declared: %s", at)
 			}

@@ -39,6 +39,7 @@ type crashWalk struct {
 	onHost        client.Client
 	inSpace       client.Client
 	sent, offered *declaration.Declaration // of the space to the host, and of the host to the space
+	returning     *declaration.Declaration // of the space to the host, with Secrets that return
 	used          bool                     // config maps and secrets are synced only where a pod refers to them
 	namespaces    []string
 	generations   int
@@ -54,7 +55,7 @@ type crashState struct {
 	fact string
 }
 
-// newCrashWalk makes a space for which all resources are enabled, and two are declared.
+// newCrashWalk makes a space for which all resources are enabled, and three are declared.
 func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	t.Helper()
 	w := &crashWalk{
@@ -87,7 +88,7 @@ func newCrashWalk(t *testing.T, lane string, seed uint64) *crashWalk {
 	w.serveSynced(t)
 	w.inSpace = extended(t, w.toPlane())
 	w.declareTickets()
-	if err := isolation.Apply(t.Context(), w.onHost, w.space, w.hardQuota, isolation.Syncing(parsed), isolation.AlsoSyncing(isolation.SyncRule(w.sent))); err != nil {
+	if err := isolation.Apply(t.Context(), w.onHost, w.space, w.hardQuota, isolation.Syncing(parsed), isolation.AlsoSyncing(isolation.SyncRule(w.sent)), isolation.AlsoSyncing(isolation.SyncRule(w.returning))); err != nil {
 		t.Fatal(err)
 	}
 	for i := range w.rows {

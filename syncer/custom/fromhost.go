@@ -28,9 +28,9 @@ type shown struct {
 	virtual     cache.SharedIndexInformer
 
 	mu sync.Mutex
-	// written are the versions that were written last. What a tenant changes is another generation.
+	// written are the versions that this syncer wrote last, or found as they should be. What a tenant changes is another generation.
 	written map[string]version
-	at      map[string]time.Time // when
+	at      map[string]time.Time // when this syncer wrote last
 }
 
 // undoPause is how long a change of a tenant may stay, so that a policy of the tenant that changes each write doesn't have it written without
@@ -94,6 +94,9 @@ func (k *shown) reconcile(ctx context.Context, key types.NamespacedName) (time.D
 	case !hosted:
 		return 0, nil
 	case !exists:
+		if !k.Settled(k.declaration.Name) {
+			return 0, engine.ErrUnsettled // it may exist
+		}
 		made := k.declaration.Show(host)
 		if err := k.VirtualAPI.Create(ctx, made); err != nil {
 			if apierrors.IsAlreadyExists(err) {
@@ -108,7 +111,7 @@ func (k *shown) reconcile(ctx context.Context, key types.NamespacedName) (time.D
 			"the platform offers an object of this name, which the space doesn't show while this one exists; delete or rename this one to use the platform's")
 		return 0, nil
 	}
-	if k.isWritten(host, v) {
+	if k.isWritten(ctx, host, v) {
 		return 0, k.status(ctx, v, host)
 	}
 	if wait := k.pause(key.Name); wait > 0 {
@@ -142,9 +145,7 @@ func (k *shown) note(host, made *unstructured.Unstructured) {
 
 // wrote reports whether an object in the space was written here, whatever its labels are now.
 func (k *shown) wrote(v client.Object) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.written[v.GetName()].uid == v.GetUID()
+	return k.last(v.GetName()).uid == v.GetUID()
 }
 
 func (k *shown) forget(name string) {
@@ -165,10 +166,29 @@ func (k *shown) pause(name string) time.Duration {
 	return undoPause - k.Clock.Since(at)
 }
 
-// isWritten reports whether an object in the space is as it was written, and of this version of the host's.
-func (k *shown) isWritten(host, v *unstructured.Unstructured) bool {
+// isWritten reports whether an object in the space is of this version of the host's, and as it was written. What an earlier syncer wrote is
+// known by the content of the object, and by nothing that a tenant could write elsewhere: no annotation claims it. A tenant that removes the
+// label while no syncer runs has an object of its own instead, as if it had deleted this one and created another.
+func (k *shown) isWritten(ctx context.Context, host, v *unstructured.Unstructured) bool {
+	if len(v.GetLabels()) != 1 || v.GetLabels()[translate.LabelManagedBy] != translate.ManagedBy || len(v.GetAnnotations()) > 0 ||
+		len(v.GetFinalizers()) > 0 || len(v.GetOwnerReferences()) > 0 {
+		return false
+	}
+	if k.last(v.GetName()) == versionOf(host, v) {
+		return true
+	}
+	shows := false
+	k.Compute(ctx, func() { shows = k.declaration.Shows(v, host) })
+	if shows {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.written[v.GetName()] = versionOf(host, v)
+	}
+	return shows
+}
+
+func (k *shown) last(name string) version {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.written[v.GetName()] == versionOf(host, v) && len(v.GetLabels()) == 1 && v.GetLabels()[translate.LabelManagedBy] == translate.ManagedBy && len(v.GetAnnotations()) == 0 &&
-		len(v.GetFinalizers()) == 0 && len(v.GetOwnerReferences()) == 0
+	return k.written[name]
 }

@@ -5,6 +5,7 @@ package declaration
 
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -18,6 +19,27 @@ func addDefaults(nodes []*node, schema *apiextensionsv1.JSONSchemaProps) {
 		if n.leaf == nil {
 			n.defaults = defaults(below)
 			addDefaults(n.below, below)
+		}
+	}
+}
+
+// setDefaults sets the defaults of the fields above declared ones in a value, as an API server does. Declared fields are complete: they come
+// from an API server with the same definition.
+func (n *node) setDefaults(value map[string]any) {
+	for name, set := range n.defaults {
+		if _, has := value[name]; !has {
+			value[name] = runtime.DeepCopyJSONValue(set)
+		}
+	}
+	for _, below := range n.below {
+		items := []any{value[below.name]}
+		if below.list {
+			items, _ = value[below.name].([]any)
+		}
+		for _, item := range items {
+			if fields, ok := item.(map[string]any); ok && below.leaf == nil {
+				below.setDefaults(fields)
+			}
 		}
 	}
 }

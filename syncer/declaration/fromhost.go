@@ -4,6 +4,7 @@
 package declaration
 
 import (
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -141,4 +142,18 @@ func (d *Declaration) Shown(v, host *unstructured.Unstructured) *unstructured.Un
 	out.SetUID(v.GetUID())
 	out.SetResourceVersion(v.GetResourceVersion())
 	return out
+}
+
+// Shows reports whether an object of a space, apart from its metadata and a status with requests of its own, is what [Declaration.Show]
+// returns for one of the host, with the defaults of the definition.
+func (d *Declaration) Shows(v, host *unstructured.Unstructured) bool {
+	have, want := maps.Clone(v.Object), d.Show(host).Object
+	d.root.setDefaults(want)
+	for _, content := range []map[string]any{have, want} {
+		delete(content, "metadata")
+		if d.HasStatus {
+			delete(content, "status")
+		}
+	}
+	return equality.Semantic.DeepEqual(have, want)
 }
