@@ -39,6 +39,7 @@ func groups() []group {
 		{"awake", []string{"rss_awake_mib", "create_s", "create_s_p99", "idle_cpu_cores_100"}, measureAwake},
 		{"crds", []string{"crd_rss_kib", "crd_serve_s"}, measureDefinitions},
 		{"share", []string{"share_500_s"}, measureShare},
+		{"custom", []string{"custom_200_s"}, measureCustom},
 		{"asleep", []string{"rss_asleep_kib", "wake_s", "wake_s_p99"}, measureAsleep},
 		{"life", []string{"restart_ready_s", "delete_space_s"}, measureLife},
 		{"tenants", []string{"tenants_1000_s", "operator_rss_mib"}, measureTenants},

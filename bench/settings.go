@@ -53,6 +53,7 @@ type settings struct {
 	crds        int
 	crdSpaces   int
 	shareSpaces int
+	custom      int
 
 	soak       bool
 	soakFor    time.Duration
@@ -96,6 +97,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.crds, "crds", 20, "how many CustomResourceDefinitions to create in each space")
 	f.IntVar(&s.crdSpaces, "crd-spaces", 100, "how many awake spaces have them")
 	f.IntVar(&s.shareSpaces, "share-spaces", 500, "how many spaces a CustomResourceDefinition of the host is shared with")
+	f.IntVar(&s.custom, "custom", 200, "how many custom resources a tenant creates that are synced to the host")
 	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
 	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")
 	f.IntVar(&s.soakSpaces, "soak-spaces", 200, "how many spaces there are while soaking")
@@ -108,7 +110,7 @@ func (s *settings) check() error {
 		"-repeats": s.repeats, "-spaces": s.spaces, "-stock-spaces": s.stockSpaces, "-asleep": s.asleep, "-wakes": s.wakes, "-restart-spaces": s.restartSpaces,
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
 		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces, "-tenants": s.tenants, "-requests": s.requests,
-		"-crds": s.crds, "-crd-spaces": s.crdSpaces, "-share-spaces": s.shareSpaces,
+		"-crds": s.crds, "-crd-spaces": s.crdSpaces, "-share-spaces": s.shareSpaces, "-custom": s.custom,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)
@@ -122,6 +124,9 @@ func (s *settings) check() error {
 	}
 	if s.quietSpaces >= side.MaxTenants {
 		return fmt.Errorf("-quiet-spaces is %d: want less than %d", s.quietSpaces, side.MaxTenants)
+	}
+	if s.custom > mostCustom {
+		return fmt.Errorf("-custom is %d: want at most %d", s.custom, mostCustom)
 	}
 	if s.shareSpaces <= sharedAwake {
 		return fmt.Errorf("-share-spaces is %d: want more than %d, which are awake", s.shareSpaces, sharedAwake)

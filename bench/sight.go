@@ -20,7 +20,7 @@ import (
 // podTime is how long one pod may take until it is on the host, or runs there.
 const podTime = 2 * time.Minute
 
-// sight is a watch of pods, and when it first showed each of them, first showed it running, and showed that it is gone. It goes
+// sight is a watch of pods or other objects, and when it first showed each of them, first showed it running, and showed that it is gone. It goes
 // on when the API server ends it: one whose client is slow, as clients are while hundreds of pods start on the same machine.
 type sight struct {
 	watch *watchtools.RetryWatcher
@@ -31,7 +31,7 @@ type sight struct {
 	ended sync.WaitGroup
 }
 
-// moments are of pods, by name.
+// moments are of objects, by name.
 type moments map[string]*moment
 
 // moment is something that happens once.
@@ -46,26 +46,38 @@ func watchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 	if err != nil {
 		return nil, fmt.Errorf("list pods in %s: %w", namespace, err)
 	}
-	w, err := watchtools.NewRetryWatcherWithContext(ctx, now.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: pods.Watch})
+	s, err := newSight(ctx, now.ResourceVersion, pods.Watch, func(object metav1.Object) bool {
+		pod, ok := object.(*corev1.Pod)
+		return ok && pod.Status.Phase == corev1.PodRunning
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watch pods in %s: %w", namespace, err)
+	}
+	return s, nil
+}
+
+// newSight watches objects from a resource version on. runs reports whether one of them runs.
+func newSight(ctx context.Context, from string, watches cache.WatchFuncWithContext, runs func(metav1.Object) bool) (*sight, error) {
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: watches})
+	if err != nil {
+		return nil, err
 	}
 	s := &sight{watch: w, seen: moments{}, runs: moments{}, gone: moments{}}
 	s.ended.Go(func() {
 		for event := range w.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
+			object, ok := event.Object.(metav1.Object)
 			if !ok {
 				continue
 			}
 			now := time.Now()
 			if event.Type == watch.Added {
-				s.happened(s.seen, pod.Name, now)
+				s.happened(s.seen, object.GetName(), now)
 			}
-			if pod.Status.Phase == corev1.PodRunning {
-				s.happened(s.runs, pod.Name, now)
+			if runs(object) {
+				s.happened(s.runs, object.GetName(), now)
 			}
 			if event.Type == watch.Deleted {
-				s.happened(s.gone, pod.Name, now)
+				s.happened(s.gone, object.GetName(), now)
 			}
 		}
 	})
@@ -94,7 +106,7 @@ func (s *sight) of(m moments, name string) *moment {
 	return m[name]
 }
 
-// await waits until something has happened to pods.
+// await waits until something has happened to objects.
 func (s *sight) await(ctx context.Context, m moments, names ...string) error {
 	for _, name := range names {
 		if _, err := s.when(ctx, m, name); err != nil {
@@ -104,13 +116,13 @@ func (s *sight) await(ctx context.Context, m moments, names ...string) error {
 	return nil
 }
 
-// when waits until something has happened to a pod, and returns when it did.
+// when waits until something has happened to an object, and returns when it did.
 func (s *sight) when(ctx context.Context, m moments, name string) (time.Time, error) {
 	of := s.of(m, name)
 	select {
 	case <-of.over:
 		return of.at, nil
 	case <-ctx.Done():
-		return time.Time{}, fmt.Errorf("wait for pod %s: %w", name, context.Cause(ctx))
+		return time.Time{}, fmt.Errorf("wait for %s: %w", name, context.Cause(ctx))
 	}
 }

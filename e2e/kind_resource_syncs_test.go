@@ -28,6 +28,16 @@ func (c *cluster) secureSyncs(t *testing.T, release string) {
 	c.apply(t, policy)
 }
 
+// checkSyncPolicyOfFile checks that a file of ResourceSyncs has the policies that these have on the host.
+func checkSyncPolicyOfFile(t *testing.T, host *cluster, file string, syncs ...string) {
+	t.Helper()
+	want, _, code := runBerth(t, append([]string{"sync-policy", "--host-kubeconfig", host.kubeconfig}, syncs...)...)
+	got, stderr, codeOfFile := runBerth(t, "sync-policy", "--host-kubeconfig", host.kubeconfig, "-f", file)
+	if code != 0 || codeOfFile != 0 || want != got {
+		t.Errorf("berth sync-policy -f %s exits with %d: %s\nand prints:\n%s\nfor the host, it exits with %d, and prints:\n%s", file, codeOfFile, stderr, got, code, want)
+	}
+}
+
 // removeSyncs removes what a release with tenants and ResourceSyncs leaves.
 func removeSyncs(ctx context.Context, t *testing.T, host *cluster, release string, tenants []string, syncs ...string) {
 	t.Helper()
@@ -74,6 +84,7 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 		}
 		return nil
 	})
+	checkSyncPolicyOfFile(t, host, "../examples/cert-manager/syncs.yaml", "clusterissuers.cert-manager.io", "certificates.cert-manager.io")
 	host.secureSyncs(t, certificatesRelease)
 	host.syncing(t, "certificates.cert-manager.io", "clusterissuers.cert-manager.io")
 

@@ -4,13 +4,9 @@
 package manifest
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,9 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/wait"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 )
@@ -40,36 +34,25 @@ func Read(text []byte) (objects []*unstructured.Unstructured, err error) {
 		return nil, fmt.Errorf("register types: %w", err)
 	}
 	strict := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for i := 1; ; i++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read document %d: %w", i, err)
-		}
-		text, err := yaml.YAMLToJSONStrict(document)
-		if err != nil {
-			return nil, fmt.Errorf("read document %d: %w", i, err)
+	documents, err := Documents(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range documents {
+		if _, _, err := strict.Decode(d.JSON, nil, nil); err != nil {
+			return nil, fmt.Errorf("read document %d: %w", d.Number, err)
 		}
 		// What is applied is what is written: a typed object would say more.
-		var fields map[string]any
-		if err := json.Unmarshal(text, &fields); err != nil {
-			return nil, fmt.Errorf("read document %d: %w", i, err)
+		object := &unstructured.Unstructured{}
+		if err := json.Unmarshal(d.JSON, &object.Object); err != nil {
+			return nil, fmt.Errorf("read document %d: %w", d.Number, err)
 		}
-		if len(fields) == 0 {
-			continue // only comments
-		}
-		if _, _, err := strict.Decode(text, nil, nil); err != nil {
-			return nil, fmt.Errorf("read document %d: %w", i, err)
-		}
-		object := &unstructured.Unstructured{Object: fields}
 		if object.GetName() == "" {
-			return nil, fmt.Errorf("read document %d: %s: metadata.name must be set", i, object.GetKind())
+			return nil, fmt.Errorf("read document %d: %s: metadata.name must be set", d.Number, object.GetKind())
 		}
 		objects = append(objects, object)
 	}
+	return objects, nil
 }
 
 // Apply applies objects one after the other, and tries again until ctx ends: the host may not have their definitions yet. It returns

@@ -4,6 +4,7 @@
 package manifest_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -53,6 +54,37 @@ func TestReadRefusesWhatTheAPIDoesNotKnow(t *testing.T) {
 	} {
 		if _, err := manifest.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want it to say %s", text, err, says)
+		}
+	}
+}
+
+// Values of JSON may follow each other, as jq writes them. YAML may begin as JSON does.
+func TestDocumentsAreOfYAMLOrJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\"a\": 1}\n{\"b\": 2}\n":        `1 {"a":1} 2 {"b":2}`,
+		"{\"a\": 1}\n---\n{\"b\": 2}\n":   `1 {"a":1} 2 {"b":2}`,
+		"{a: 1}\n---\n{b: 2}\n":           `1 {"a":1} 2 {"b":2}`,
+		"# comment\n---\na: 1\n---\nb: 2": `2 {"a":1} 3 {"b":2}`,
+		"":                                "",
+	} {
+		documents, err := manifest.Documents([]byte(text))
+		var got []string
+		for _, d := range documents {
+			got = append(got, fmt.Sprintf("%d %s", d.Number, d.JSON))
+		}
+		if strings.Join(got, " ") != want || err != nil {
+			t.Errorf("%q: got %q and %v, want %q", text, got, err, want)
+		}
+	}
+	for text, says := range map[string]string{
+		"a: 1\n---\na: 1\na: 2\n":   "document 2",
+		`{"a": 1} {"b": 1, "b": 2}`: "document 2",
+		"- a: 1\n":                  "document 1",
+		"a: 1\n---\n\"a string\"\n": "document 2",
+		"{\"a\": 1}\n{\"b\": 2\n":   "document 2",
+	} {
+		if _, err := manifest.Documents([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: got %v, want it to say %s", text, err, says)
 		}
 	}
 }

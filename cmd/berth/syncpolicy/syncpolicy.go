@@ -1,11 +1,12 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package syncpolicy has the command that prints the rights and the admission policies that ResourceSyncs need on the host. It uses the API
-// of the host with the rights of the caller, and writes nothing there.
+// Package syncpolicy has the command that prints the rights and the admission policies that ResourceSyncs need on the host. ResourceSyncs are
+// read from the host or from files. The command uses the API of the host with the rights of the caller, and writes nothing there.
 package syncpolicy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,13 +35,19 @@ const defaultSpaceRole = "berth-platform-berth" + isolation.SpaceRoleSuffix
 // New returns the command.
 func New() *cobra.Command {
 	var spaceRole string
+	var paths []string
 	host := &flags.Host{}
 	cmd := &cobra.Command{
-		Use:   "sync-policy [NAME...]",
+		Use:   "sync-policy [NAME... | -f FILE...]",
 		Short: "Print the rights and the admission policies that ResourceSyncs need on the host",
 		Long: `Print the objects that ResourceSyncs need on the host, as YAML for 'kubectl apply -f -':
 of all ResourceSyncs, or of those that you name. The command reads the ResourceSyncs and
 their CustomResourceDefinitions from the host. It writes nothing there.
+
+With -f, the command reads the ResourceSyncs from files, before they are on the host. Files
+have documents of YAML or JSON, which are ResourceSyncs or CustomResourceDefinitions. If no
+file has the definition of a ResourceSync, the command reads it from the host. The output has
+the order of the documents. It is the same as that of a ResourceSync on the host.
 
 Berth's account may not write rights and policies. So an admin of the host applies them, and
 applies them again when the ResourceSync or the CustomResourceDefinition changes. Until then,
@@ -58,33 +65,37 @@ For both directions, it prints
 Labels of the ClusterRoles add their rules to those of the ClusterRoles of the Helm chart.
 If the chart isn't the release "berth" in the namespace "berth-platform", set --space-role.
 
-If a ResourceSync is invalid, the command prints the objects of the others, and exits with
-code 1.`,
+If a ResourceSync or a document is invalid, the command prints the objects of the others, and
+exits with code 1.`,
 		Example: `  berth sync-policy | kubectl apply -f -
   berth sync-policy certificates.cert-manager.io | kubectl diff -f -
   berth sync-policy --space-role=tools-berth-space
+  berth sync-policy -f syncs.yaml -f cert-manager.crds.yaml
   berth sync-policy certificates.cert-manager.io > policy.yaml    # delete the ResourceSync, and then these`,
 		ValidArgsFunction: host.Names("resourcesyncs", 0),
-		RunE: host.Run(func(cmd *cobra.Command, args []string, host *hostapi.Client) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if !strings.HasSuffix(spaceRole, isolation.SpaceRoleSuffix) {
 				return fmt.Errorf("--space-role=%s: the name of the ClusterRole ends in %s; use that of --space-role of 'berth serve'", spaceRole, isolation.SpaceRoleSuffix)
 			}
-			syncs, failed := read(cmd, host, args)
-			if len(syncs) == 0 && failed == nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "No ResourceSyncs found")
+			if len(paths) == 0 {
+				return host.Run(func(cmd *cobra.Command, args []string, host *hostapi.Client) error {
+					syncs, err := read(cmd, host, args)
+					if len(syncs) == 0 && err == nil {
+						fmt.Fprintln(cmd.ErrOrStderr(), "No ResourceSyncs found")
+					}
+					return errors.Join(err, printAll(cmd, syncs, definitionsOn(host), spaceRole))
+				})(cmd, args)
 			}
-			errs := []error{failed}
-			for i := range syncs {
-				objects, err := objectsOf(cmd, host, &syncs[i], spaceRole)
-				if err == nil {
-					err = printTo(cmd.OutOrStdout(), objects)
-				}
-				errs = append(errs, err)
+			if len(args) > 0 {
+				return fmt.Errorf("%q: a name is of the host, and -f reads a file; use one of them", args[0])
 			}
-			return errors.Join(errs...)
-		}),
+			files, err := readFiles(cmd, paths)
+			return errors.Join(err, printAll(cmd, files.syncs, files.definitions(cmd, host), spaceRole))
+		},
 	}
 	host.AddTo(cmd)
+	cmd.Flags().StringArrayVarP(&paths, "filename", "f", nil, "file with ResourceSyncs, and their CustomResourceDefinitions; - is standard input; repeat the flag for several")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	cmd.Flags().StringVar(&spaceRole, "space-role", defaultSpaceRole, "ClusterRole of spaces' accounts, as of 'berth serve': NAMESPACE-RELEASE-space of the Helm chart")
 	_ = cmd.RegisterFlagCompletionFunc("space-role", cobra.NoFileCompletions)
 	return cmd
@@ -109,16 +120,45 @@ func read(cmd *cobra.Command, host client.Reader, names []string) (syncs []v1alp
 	return syncs, errors.Join(errs...)
 }
 
-// objectsOf returns what a ResourceSync needs on the host. Policies are before the rights that they restrict.
-func objectsOf(cmd *cobra.Command, host client.Reader, of *v1alpha1.ResourceSync, spaceRole string) ([]client.Object, error) {
-	var crd apiextensionsv1.CustomResourceDefinition
-	switch err := host.Get(cmd.Context(), client.ObjectKey{Name: of.Name}, &crd); {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("resourcesync %s: the host has no CustomResourceDefinition of this name; install it, or delete the ResourceSync", of.Name)
-	case err != nil:
-		return nil, err
+// definitions returns the CustomResourceDefinition of a name.
+type definitions func(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error)
+
+// definitionsOn returns those of the host.
+func definitionsOn(host client.Reader) definitions {
+	return func(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+		crd, err := definitionOn(ctx, host, name)
+		if apierrors.IsNotFound(err) {
+			return nil, errors.New("the host has no CustomResourceDefinition of this name; install it, or delete the ResourceSync")
+		}
+		return crd, err
 	}
-	d, errs := declaration.Compile(of, &crd)
+}
+
+func definitionOn(ctx context.Context, host client.Reader, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	return crd, host.Get(ctx, client.ObjectKey{Name: name}, crd)
+}
+
+// printAll prints what ResourceSyncs need on the host. One that is invalid doesn't keep the others.
+func printAll(cmd *cobra.Command, syncs []v1alpha1.ResourceSync, known definitions, spaceRole string) error {
+	var errs []error
+	for i := range syncs {
+		objects, err := objectsOf(cmd.Context(), &syncs[i], known, spaceRole)
+		if err == nil {
+			err = printTo(cmd.OutOrStdout(), objects)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// objectsOf returns what a ResourceSync needs on the host. Policies are before the rights that they restrict.
+func objectsOf(ctx context.Context, of *v1alpha1.ResourceSync, known definitions, spaceRole string) ([]client.Object, error) {
+	crd, err := known(ctx, of.Name)
+	if err != nil {
+		return nil, fmt.Errorf("resourcesync %s: %w", of.Name, err)
+	}
+	d, errs := declaration.Compile(of, crd)
 	if len(errs) > 0 {
 		var all []error
 		for _, err := range errs {
