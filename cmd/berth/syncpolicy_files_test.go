@@ -148,7 +148,7 @@ func TestSyncPolicySaysWhatIsInvalidInFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := berthReading(t, crd+valid+tc.in, append([]string{"sync-policy"}, strings.Fields(tc.args)...)...)
-			if strings.Count(out, "---\n") != 4 || strings.Contains(out, "others.example.com") {
+			if strings.Count(out, "---\n") != 5 || strings.Contains(out, "others.example.com") {
 				t.Errorf("printed:\n%s", out)
 			}
 			if (err == nil) != (tc.says == nil) {

@@ -60,7 +60,8 @@ For direction ToHost, the command prints
   - a ClusterRole that lets the account of each space write the resource in the space's
     namespace.
 For both directions, it prints
-  - a ClusterRole that lets Berth's account list and watch the resource.
+  - a ClusterRole that lets Berth's account list and watch the resource, and one that lets
+    the accounts of dedicated spaces do that: their processes watch the host by themselves.
 
 Labels of the ClusterRoles add their rules to those of the ClusterRoles of the Helm chart.
 If the chart isn't the release "berth" in the namespace "berth-platform", set --space-role.
