@@ -82,16 +82,17 @@ func TestTheHostTakesWhatSyncPolicyPrints(t *testing.T) {
 		}
 		return all
 	}
-	watch := "ClusterRole berth-platform-berth-syncs-notekinds.example.com"
+	watch := []string{"ClusterRole berth-platform-berth-space-dedicated-reader-notekinds.example.com", "ClusterRole berth-platform-berth-syncs-notekinds.example.com"}
 	all := []string{
-		watch, "ValidatingAdmissionPolicy berth-sync-notes.example.com", "ValidatingAdmissionPolicyBinding berth-sync-notes.example.com",
-		"ClusterRole berth-platform-berth-space-notes.example.com", "ClusterRole berth-platform-berth-syncs-notes.example.com",
+		watch[0], watch[1], "ValidatingAdmissionPolicy berth-sync-notes.example.com", "ValidatingAdmissionPolicyBinding berth-sync-notes.example.com",
+		"ClusterRole berth-platform-berth-space-notes.example.com", "ClusterRole berth-platform-berth-space-dedicated-notes.example.com",
+		"ClusterRole berth-platform-berth-syncs-notes.example.com",
 	}
 	printed := printedObjects(t, must(t, "sync-policy"))
 	if diff := cmp.Diff(all, names(printed)); diff != "" {
 		t.Errorf("printed, -want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{watch}, names(printedObjects(t, must(t, "sync-policy", kinds.Name)))); diff != "" {
+	if diff := cmp.Diff(watch, names(printedObjects(t, must(t, "sync-policy", kinds.Name)))); diff != "" {
 		t.Errorf("for the direction FromHost, -want +got:\n%s", diff)
 	}
 	for _, o := range printed {
@@ -149,7 +150,7 @@ func TestSyncPolicySaysWhatIsInvalid(t *testing.T) {
 		}
 	}
 	out, _, err := berth(t, "sync-policy")
-	if err == nil || strings.Count(out, "---\n") != 4 || strings.Contains(out, "others.example.com") {
+	if err == nil || strings.Count(out, "---\n") != 5 || strings.Contains(out, "others.example.com") {
 		t.Errorf("got %v and:\n%s", err, out)
 	}
 	for _, want := range []string{
