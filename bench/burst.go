@@ -97,12 +97,12 @@ func (b *bench) burstOnce(ctx context.Context, w way, repeat int, run bool) (toH
 	if err := errors.Join(errs...); err != nil {
 		return 0, 0, fmt.Errorf("create a burst of pods in %s: %w", w.plane.name, err)
 	}
-	if err := w.host.await(ctx, w.host.seen, w.onHost(names)...); err != nil {
+	if err := w.host.Await(ctx, w.host.Seen, w.onHost(names)...); err != nil {
 		return 0, 0, err
 	}
 	toHost = float64(b.burst) / time.Since(begin).Seconds()
 	if run {
-		if err := w.own.await(ctx, w.own.runs, names...); err != nil {
+		if err := w.own.Await(ctx, w.own.Runs, names...); err != nil {
 			return 0, 0, err
 		}
 		toRunning = float64(b.burst) / time.Since(begin).Seconds()

@@ -11,8 +11,19 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/bench/internal/custom"
 	"github.com/berth-dev/berth/bench/internal/report"
 	"github.com/berth-dev/berth/bench/internal/side"
 	"github.com/berth-dev/berth/syncer/declaration"
@@ -39,7 +50,7 @@ type customWay struct {
 // measureCustom creates custom resources in a space, has a controller of the host write their status, and takes the time until a watch in
 // the space shows the status of all.
 func measureCustom(ctx context.Context, b *bench, s *sides) error {
-	crd := newCustomDefinition()
+	crd := custom.NewDefinitionWithStatus()
 	through, err := s.customThrough(ctx, crd)
 	if err != nil {
 		return err
@@ -130,10 +141,10 @@ func newCustomWay(ctx context.Context, crd *apiextensionsv1.CustomResourceDefini
 		}
 	}()
 	for _, side := range []*way{&w.tenant, &w.controller} {
-		if side.own, err = side.plane.watchCustom(ctx, crd, side.namespace); err != nil {
-			return nil, err
+		if side.own, err = custom.Watch(ctx, side.plane.config, crd, side.namespace); err != nil {
+			return nil, fmt.Errorf("watch objects of %s: %w", side.plane.name, err)
 		}
-		w.stops = append(w.stops, side.own.stop)
+		w.stops = append(w.stops, side.own.Stop)
 	}
 	return w, nil
 }
@@ -164,8 +175,8 @@ func (b *bench) customOnce(ctx context.Context, w *customWay, crd *apiextensions
 		names[i] = fmt.Sprintf("%s-%d-%d", w.name, repeat, i)
 		onHost[i] = w.controller.hostName(names[i])
 	}
-	in, inHost := customPath(crd, w.tenant.namespace), customPath(crd, w.controller.namespace)
-	if err := errors.Join(connectAll(ctx, users, in), connectAll(ctx, controllers, inHost)); err != nil {
+	in, inHost := custom.Path(crd, w.tenant.namespace), custom.Path(crd, w.controller.namespace)
+	if err := errors.Join(custom.Connect(ctx, users, in), custom.Connect(ctx, controllers, inHost)); err != nil {
 		return 0, 0, err
 	}
 	work, working := errgroup.WithContext(ctx)
@@ -173,7 +184,7 @@ func (b *bench) customOnce(ctx context.Context, w *customWay, crd *apiextensions
 	for c := range users {
 		work.Go(func() error {
 			for i := c; i < len(names); i += len(users) {
-				if err := createCustom(working, users[c], in, newCustom(crd, names[i])); err != nil {
+				if err := custom.Create(working, users[c], in, custom.New(crd, names[i])); err != nil {
 					return fmt.Errorf("create an object in %s: %w", w.tenant.plane.name, err)
 				}
 			}
@@ -181,10 +192,10 @@ func (b *bench) customOnce(ctx context.Context, w *customWay, crd *apiextensions
 		})
 		work.Go(func() error { // reconciles an object when the watch shows it
 			for i := c; i < len(names); i += len(controllers) {
-				if err := w.controller.own.await(working, w.controller.own.seen, onHost[i]); err != nil {
+				if err := w.controller.own.Await(working, w.controller.own.Seen, onHost[i]); err != nil {
 					return err
 				}
-				if err := finishCustom(working, controllers[c], inHost, onHost[i]); err != nil {
+				if err := custom.Finish(working, controllers[c], inHost, onHost[i]); err != nil {
 					return fmt.Errorf("write a status in %s: %w", w.controller.plane.name, err)
 				}
 			}
@@ -192,12 +203,12 @@ func (b *bench) customOnce(ctx context.Context, w *customWay, crd *apiextensions
 		})
 	}
 	work.Go(func() error {
-		err := w.controller.own.await(working, w.controller.own.seen, onHost...)
+		err := w.controller.own.Await(working, w.controller.own.Seen, onHost...)
 		toHost = time.Since(begin).Seconds()
 		return err
 	})
 	work.Go(func() error {
-		err := w.tenant.own.await(working, w.tenant.own.runs, names...)
+		err := w.tenant.own.Await(working, w.tenant.own.Runs, names...)
 		back = time.Since(begin).Seconds()
 		return err
 	})
@@ -205,4 +216,109 @@ func (b *bench) customOnce(ctx context.Context, w *customWay, crd *apiextensions
 		return 0, 0, err
 	}
 	return toHost, back, w.remove(ctx, users[0], in, names, onHost)
+}
+
+// remove deletes all objects of a way, and waits until those of names are gone on both sides.
+func (w *customWay) remove(ctx context.Context, user kubernetes.Interface, in string, names, onHost []string) error {
+	if err := user.CoreV1().RESTClient().Delete().AbsPath(in).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("remove the objects from %s: %w", w.tenant.plane.name, err)
+	}
+	return errors.Join(w.controller.own.Await(ctx, w.controller.own.Gone, onHost...), w.tenant.own.Await(ctx, w.tenant.own.Gone, names...))
+}
+
+// createDefinition creates a definition, and waits until it is served.
+func (p *plane) createDefinition(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
+	client, err := apiextensions.NewForConfig(rest.CopyConfig(p.config))
+	if err != nil {
+		return fmt.Errorf("make client of %s: %w", p.name, err)
+	}
+	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create a definition in %s: %w", p.name, err)
+	}
+	return p.awaitServed(ctx, client, crd)
+}
+
+// syncCustom shares a definition of the host with all tenants, syncs its objects, and waits until it does so for a space.
+func (p *plane) syncCustom(ctx context.Context, space *plane, crd *apiextensionsv1.CustomResourceDefinition) error {
+	if err := p.createDefinition(ctx, crd); err != nil {
+		return err
+	}
+	known := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(known); err != nil {
+		return fmt.Errorf("make client of %s: %w", p.name, err)
+	}
+	host, err := client.New(rest.CopyConfig(p.config), client.Options{Scheme: known})
+	if err != nil {
+		return fmt.Errorf("make client of %s: %w", p.name, err)
+	}
+	all := []v1alpha1.CRDShareTenants{{Selector: &metav1.LabelSelector{}}}
+	sync := &v1alpha1.ResourceSync{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}, Spec: v1alpha1.ResourceSyncSpec{
+		Direction: v1alpha1.SyncToHost, Version: "v1", Tenants: all, MaxObjects: mostCustom, Status: []string{"status.phase"},
+	}}
+	for part := range custom.Parts {
+		sync.Spec.Fields = append(sync.Spec.Fields, v1alpha1.SyncedField{Path: fmt.Sprint("spec.part", part)})
+	}
+	share := &v1alpha1.CRDShare{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}, Spec: v1alpha1.CRDShareSpec{Mode: v1alpha1.ForcedCRD, Tenants: all}}
+	for _, o := range []client.Object{share, sync} {
+		if err := host.Create(ctx, o); err != nil {
+			return fmt.Errorf("sync %s: %w", crd.Name, err)
+		}
+	}
+	err = wait.PollUntilContextTimeout(ctx, readyPoll, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
+		err := host.Get(ctx, client.ObjectKeyFromObject(sync), sync)
+		return meta.IsStatusConditionTrue(sync.Status.Conditions, v1alpha1.ConditionReady), err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s is synced: %w: %v", crd.Name, err, sync.Status.Conditions)
+	}
+	return p.awaitCustom(ctx, space, crd)
+}
+
+// awaitCustom waits until an object of a space is on the host, and deletes it. Requests fail while the space's API server starts again, which
+// it does to begin with the sync.
+func (p *plane) awaitCustom(ctx context.Context, space *plane, crd *apiextensionsv1.CustomResourceDefinition) error {
+	client, disconnect, err := space.client()
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	onHost, disconnectHost, err := p.client()
+	if err != nil {
+		return err
+	}
+	defer disconnectHost()
+	const name = "first"
+	in, inHost := custom.Path(crd, metav1.NamespaceDefault), custom.Path(crd, translate.Space{Name: space.name}.HostNamespace())
+	synced := func(want int, ask func(ctx context.Context) error) error {
+		var last error
+		err := wait.PollUntilContextTimeout(ctx, readyPoll, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
+			var on unstructured.UnstructuredList
+			if last = ask(ctx); last != nil {
+				return false, nil
+			}
+			var body []byte
+			if body, last = onHost.CoreV1().RESTClient().Get().AbsPath(inHost).DoRaw(ctx); last == nil {
+				last = on.UnmarshalJSON(body)
+			}
+			return last == nil && len(on.Items) == want, nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s has %d objects of %s: %w", p.name, want, space.name, errors.Join(err, last))
+		}
+		return nil
+	}
+	err = synced(1, func(ctx context.Context) error {
+		err := custom.Create(ctx, client, in, custom.New(crd, name))
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	return errors.Join(err, synced(0, func(ctx context.Context) error {
+		err := client.CoreV1().RESTClient().Delete().AbsPath(in, name).Do(ctx).Error()
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}))
 }

@@ -20,15 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/bench/internal/custom"
 	"github.com/berth-dev/berth/bench/internal/probe"
 	"github.com/berth-dev/berth/bench/internal/report"
 	"github.com/berth-dev/berth/bench/internal/side"
-)
-
-const (
-	// definitionParts and definitionFields make a schema of 13 KiB, about half of the median of cert-manager's.
-	definitionParts, definitionFields = 8, 10
-	definitionGroup                   = "bench.example.com"
 )
 
 // defined is what the definitions of one side cost.
@@ -128,7 +123,7 @@ func (p *plane) define(ctx context.Context, i int) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("make client of %s: %w", p.name, err)
 	}
-	crd := newDefinition(i)
+	crd := custom.NewDefinition(i)
 	begin := time.Now()
 	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return 0, fmt.Errorf("create a definition in %s: %w", p.name, err)
@@ -141,7 +136,7 @@ func (p *plane) define(ctx context.Context, i int) (float64, error) {
 func (p *plane) awaitServed(ctx context.Context, client apiextensions.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
 	objects := client.ApiextensionsV1().RESTClient()
 	err := wait.PollUntilContextTimeout(ctx, readyPoll, side.ReadyTime, true, func(ctx context.Context) (bool, error) {
-		err := objects.Get().AbsPath("/apis", definitionGroup, "v1", crd.Spec.Names.Plural).Do(ctx).Error()
+		err := objects.Get().AbsPath("/apis", custom.Group, "v1", crd.Spec.Names.Plural).Do(ctx).Error()
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
@@ -151,34 +146,6 @@ func (p *plane) awaitServed(ctx context.Context, client apiextensions.Interface,
 		return fmt.Errorf("wait until %s serves %s: %w", p.name, crd.Name, err)
 	}
 	return nil
-}
-
-// newDefinition returns a definition with a schema as operators have them: objects in each other, whose fields have descriptions.
-func newDefinition(i int) *apiextensionsv1.CustomResourceDefinition {
-	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
-	for part := range definitionParts {
-		object := apiextensionsv1.JSONSchemaProps{Type: "object", Description: "A part of the specification.", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
-		for field := range definitionFields {
-			object.Properties[fmt.Sprint("field", field)] = apiextensionsv1.JSONSchemaProps{
-				Type: "string", Pattern: "^[a-z]*$", Description: fmt.Sprintf("The field %d of the part %d says something that takes a sentence to explain.", field, part),
-			}
-		}
-		spec.Properties[fmt.Sprint("part", part)] = object
-	}
-	plural := fmt.Sprintf("things%d", i)
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + definitionGroup},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: definitionGroup, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: fmt.Sprintf("thing%d", i), Kind: fmt.Sprintf("Thing%d", i), ListKind: fmt.Sprintf("Thing%dList", i)},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec},
-				}},
-			}},
-		},
-	}
 }
 
 const (
@@ -301,7 +268,7 @@ func (sh *sharer) sleepers(ctx context.Context) (n int, err error) {
 
 // share creates a definition on the host, shares it, and returns how many seconds it takes from then until all awake spaces serve it.
 func (sh *sharer) share(ctx context.Context, repeat int) (float64, error) {
-	crd := newDefinition(repeat)
+	crd := custom.NewDefinition(repeat)
 	if _, err := sh.defines.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return 0, fmt.Errorf("create a definition on the host: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/bench/internal/report"
 	"github.com/berth-dev/berth/bench/internal/side"
+	"github.com/berth-dev/berth/bench/internal/sight"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -77,11 +78,11 @@ func measureMany(ctx context.Context, b *bench, s *sides) error {
 			of.way.clients = append(of.way.clients, client)
 		}
 	}
-	onHost, err := watchPods(ctx, direct.clients[0], metav1.NamespaceAll)
+	onHost, err := sight.Pods(ctx, direct.clients[0], metav1.NamespaceAll)
 	if err != nil {
 		return err
 	}
-	defer onHost.stop()
+	defer onHost.Stop()
 	ways := []*manyWay{&direct, &through}
 	for round := range manyRounds {
 		for i := range ways {
@@ -100,7 +101,7 @@ func measureMany(ctx context.Context, b *bench, s *sides) error {
 }
 
 // manyOnce creates a part of the pods, and returns the seconds until all are on the host.
-func (b *bench) manyOnce(ctx context.Context, w *manyWay, spaces []string, onHost *sight, round int) (float64, error) {
+func (b *bench) manyOnce(ctx context.Context, w *manyWay, spaces []string, onHost *sight.Sight, round int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, manyTime)
 	defer cancel()
 	n := b.many / manyRounds
@@ -122,6 +123,6 @@ func (b *bench) manyOnce(ctx context.Context, w *manyWay, spaces []string, onHos
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("create many pods: %w", err)
 	}
-	err := onHost.await(ctx, onHost.seen, names...)
+	err := onHost.Await(ctx, onHost.Seen, names...)
 	return time.Since(begin).Seconds(), err
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/berth-dev/berth/bench/internal/report"
 )
 
+// podTime is how long one pod may take until it is on the host, or runs there.
+const podTime = 2 * time.Minute
+
 // newPod is a pod as users have them: with the token of its service account. It says so, because the accounts in spaces' host
 // namespaces have no tokens by default.
 func newPod(name string) *corev1.Pod {
@@ -116,13 +119,13 @@ func (b *bench) timePod(ctx context.Context, w way, client kubernetes.Interface,
 	if _, err := client.CoreV1().Pods(w.namespace).Create(ctx, b.newPod(name), metav1.CreateOptions{}); err != nil {
 		return t, fmt.Errorf("create pod %s: %w", name, err)
 	}
-	at, err := w.host.when(ctx, w.host.seen, w.hostName(name))
+	at, err := w.host.When(ctx, w.host.Seen, w.hostName(name))
 	if err != nil {
 		return t, err
 	}
 	t.toHost = since(at)
 	if run {
-		if at, err = w.own.when(ctx, w.own.runs, name); err != nil {
+		if at, err = w.own.When(ctx, w.own.Runs, name); err != nil {
 			return t, err
 		}
 		t.toRunning = since(at)

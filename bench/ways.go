@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/bench/internal/report"
 	"github.com/berth-dev/berth/bench/internal/side"
+	"github.com/berth-dev/berth/bench/internal/sight"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -23,8 +24,8 @@ type way struct {
 	namespace string
 	prefix    string // of the pods' names
 	hostName  func(pod string) string
-	own       *sight // of the pods where their clients create them
-	host      *sight // of the pods on the host
+	own       *sight.Sight // of the pods where their clients create them
+	host      *sight.Sight // of the pods on the host
 }
 
 // twoWays are both ways into one host namespace, where the same quota and the same policies hold.
@@ -76,10 +77,10 @@ func newTwoWays(ctx context.Context, name string, space, host *plane) (_ *twoWay
 		if err := awaitAccount(ctx, client, way.namespace); err != nil {
 			return nil, err
 		}
-		if way.own, err = watchPods(ctx, client, way.namespace); err != nil {
+		if way.own, err = sight.Pods(ctx, client, way.namespace); err != nil {
 			return nil, err
 		}
-		w.stops = append(w.stops, way.own.stop)
+		w.stops = append(w.stops, way.own.Stop)
 	}
 	w.direct.host, w.through.host = w.direct.own, w.direct.own
 	return w, nil
@@ -133,7 +134,7 @@ func (b *bench) remove(ctx context.Context, w way, names []string) error {
 	if err := client.CoreV1().Pods(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &b.grace}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("remove the pods from %s: %w", w.plane.name, err)
 	}
-	return errors.Join(w.host.await(ctx, w.host.gone, w.onHost(names)...), w.own.await(ctx, w.own.gone, names...))
+	return errors.Join(w.host.Await(ctx, w.host.Gone, w.onHost(names)...), w.own.Await(ctx, w.own.Gone, names...))
 }
 
 // onHost are the names of pods on the host.

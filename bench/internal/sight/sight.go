@@ -1,7 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package sight notes when watches show objects: that each is there, runs, and is gone. Measures wait for that, and take the times.
+package sight
 
 import (
 	"context"
@@ -17,22 +18,19 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// podTime is how long one pod may take until it is on the host, or runs there.
-const podTime = 2 * time.Minute
-
-// sight is a watch of pods or other objects, and when it first showed each of them, first showed it running, and showed that it is gone. It goes
+// Sight is a watch of pods or other objects, and when it first showed each of them, first showed it running, and showed that it is gone. It goes
 // on when the API server ends it: one whose client is slow, as clients are while hundreds of pods start on the same machine.
-type sight struct {
+type Sight struct {
 	watch *watchtools.RetryWatcher
 	mu    sync.Mutex
-	seen  moments
-	runs  moments
-	gone  moments
+	Seen  Moments
+	Runs  Moments
+	Gone  Moments
 	ended sync.WaitGroup
 }
 
-// moments are of objects, by name.
-type moments map[string]*moment
+// Moments are of objects, by name.
+type Moments map[string]*moment
 
 // moment is something that happens once.
 type moment struct {
@@ -40,13 +38,14 @@ type moment struct {
 	over chan struct{}
 }
 
-func watchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*sight, error) {
+// Pods watches the pods of a namespace from now on.
+func Pods(ctx context.Context, client kubernetes.Interface, namespace string) (*Sight, error) {
 	pods := client.CoreV1().Pods(namespace)
 	now, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list pods in %s: %w", namespace, err)
 	}
-	s, err := newSight(ctx, now.ResourceVersion, pods.Watch, func(object metav1.Object) bool {
+	s, err := New(ctx, now.ResourceVersion, pods.Watch, func(object metav1.Object) bool {
 		pod, ok := object.(*corev1.Pod)
 		return ok && pod.Status.Phase == corev1.PodRunning
 	})
@@ -56,13 +55,13 @@ func watchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 	return s, nil
 }
 
-// newSight watches objects from a resource version on. runs reports whether one of them runs.
-func newSight(ctx context.Context, from string, watches cache.WatchFuncWithContext, runs func(metav1.Object) bool) (*sight, error) {
+// New watches objects from a resource version on. runs reports whether one of them runs.
+func New(ctx context.Context, from string, watches cache.WatchFuncWithContext, runs func(metav1.Object) bool) (*Sight, error) {
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: watches})
 	if err != nil {
 		return nil, err
 	}
-	s := &sight{watch: w, seen: moments{}, runs: moments{}, gone: moments{}}
+	s := &Sight{watch: w, Seen: Moments{}, Runs: Moments{}, Gone: Moments{}}
 	s.ended.Go(func() {
 		for event := range w.ResultChan() {
 			object, ok := event.Object.(metav1.Object)
@@ -71,25 +70,26 @@ func newSight(ctx context.Context, from string, watches cache.WatchFuncWithConte
 			}
 			now := time.Now()
 			if event.Type == watch.Added {
-				s.happened(s.seen, object.GetName(), now)
+				s.happened(s.Seen, object.GetName(), now)
 			}
 			if runs(object) {
-				s.happened(s.runs, object.GetName(), now)
+				s.happened(s.Runs, object.GetName(), now)
 			}
 			if event.Type == watch.Deleted {
-				s.happened(s.gone, object.GetName(), now)
+				s.happened(s.Gone, object.GetName(), now)
 			}
 		}
 	})
 	return s, nil
 }
 
-func (s *sight) stop() {
+// Stop ends the watch, and waits for its end.
+func (s *Sight) Stop() {
 	s.watch.Stop()
 	s.ended.Wait()
 }
 
-func (s *sight) happened(m moments, name string, at time.Time) {
+func (s *Sight) happened(m Moments, name string, at time.Time) {
 	of := s.of(m, name)
 	if of.at.IsZero() {
 		of.at = at
@@ -97,7 +97,7 @@ func (s *sight) happened(m moments, name string, at time.Time) {
 	}
 }
 
-func (s *sight) of(m moments, name string) *moment {
+func (s *Sight) of(m Moments, name string) *moment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m[name] == nil {
@@ -106,18 +106,18 @@ func (s *sight) of(m moments, name string) *moment {
 	return m[name]
 }
 
-// await waits until something has happened to objects.
-func (s *sight) await(ctx context.Context, m moments, names ...string) error {
+// Await waits until something has happened to objects.
+func (s *Sight) Await(ctx context.Context, m Moments, names ...string) error {
 	for _, name := range names {
-		if _, err := s.when(ctx, m, name); err != nil {
+		if _, err := s.When(ctx, m, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// when waits until something has happened to an object, and returns when it did.
-func (s *sight) when(ctx context.Context, m moments, name string) (time.Time, error) {
+// When waits until something has happened to an object, and returns when it did.
+func (s *Sight) When(ctx context.Context, m Moments, name string) (time.Time, error) {
 	of := s.of(m, name)
 	select {
 	case <-of.over:
