@@ -35,6 +35,8 @@ const (
 	mostCustom = 10_000
 	// customTime is how long all objects may take until their status is back, or until they are gone.
 	customTime = 5 * time.Minute
+	// customRepeats is how many rounds are one repeat: each is over in seconds, and they differ by half.
+	customRepeats = 2
 	// customShare is the share of the time of one stock server, where each object takes two writes. Through a space it takes four, each after
 	// the event of the one before.
 	customShare = 3
@@ -77,7 +79,7 @@ func measureCustom(ctx context.Context, b *bench, s *sides) error {
 			return err
 		}
 	}
-	p, err := b.inTurn(ctx, "custom_200_s", b.repeats, through.tenant.plane, side(through, &onHost.berth), side(direct, &onHost.stock))
+	p, err := b.inTurn(ctx, "custom_200_s", customRepeats*b.repeats, through.tenant.plane, side(through, &onHost.berth), side(direct, &onHost.stock))
 	if err != nil {
 		return err
 	}
