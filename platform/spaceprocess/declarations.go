@@ -234,12 +234,9 @@ func (s *declarations) follow(ctx context.Context, host hostWatcher, restartUnle
 // serve adds the routes for what is synced of the space.
 func (s *declarations) serve(mux *http.ServeMux) {
 	mux.Handle("PUT "+dedicated.DeclarationsPath, control.Answer(func(r *http.Request) (any, error) {
-		data, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxDeclarations))
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("what is synced of the space has more than %d MiB; select its tenant in fewer ResourceSyncs", maxDeclarations>>20))
-		}
+		data, err := sentBody(r, maxDeclarations, "what is synced of the space has more than %d MiB; select its tenant in fewer ResourceSyncs")
 		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+			return nil, err
 		}
 		return nil, s.set(data)
 	}))

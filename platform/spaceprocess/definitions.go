@@ -70,15 +70,24 @@ func (s *sharedDefinitions) set(data []byte) error {
 	return nil
 }
 
+// sentBody reads what the platform sends. tooLarge is what to say about more than limit bytes, with the verb %d for the limit in MiB.
+func sentBody(r *http.Request, limit int64, tooLarge string) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(tooLarge, limit>>20))
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return data, nil
+}
+
 // serve adds the routes for the shared definitions.
 func (s *sharedDefinitions) serve(mux *http.ServeMux) {
 	mux.Handle("PUT "+dedicated.DefinitionsPath, control.Answer(func(r *http.Request) (any, error) {
-		data, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxDefinitions))
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the shared definitions of the space have more than %d MiB; share fewer with its tenant", maxDefinitions>>20))
-		}
+		data, err := sentBody(r, maxDefinitions, "the shared definitions of the space have more than %d MiB; share fewer with its tenant")
 		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
+			return nil, err
 		}
 		return nil, s.set(data)
 	}))
