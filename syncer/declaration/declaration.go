@@ -95,7 +95,7 @@ func Compile(of *v1alpha1.ResourceSync, crd *apiextensionsv1.CustomResourceDefin
 	}
 	version := versionOf(crd, spec.Version)
 	if version == nil {
-		return nil, append(errs, field.Invalid(path.Child("version"), spec.Version, "the CustomResourceDefinition on the host doesn't serve it; use one that it serves"))
+		return nil, append(errs, field.Invalid(path.Child("version"), spec.Version, "the CustomResourceDefinition doesn't serve it; use one that it serves"))
 	}
 	var root *apiextensionsv1.JSONSchemaProps
 	if version.Schema != nil {
