@@ -147,7 +147,7 @@ func checkOwnAccount(t *testing.T, b *berth) {
 	for i := range files {
 		files[i] = filepath.Base(files[i])
 	}
-	if want := []string{"access.json", "api.sock", "berth.log", "config.json", "control.sock", "definitions.json", "host.kubeconfig", "host.token", "serving-ca.crt", "tmp"}; !slices.Equal(files, want) {
+	if want := []string{"access.json", "api.sock", "berth.log", "config.json", "control.sock", "declarations.json", "definitions.json", "host.kubeconfig", "host.token", "serving-ca.crt", "tmp"}; !slices.Equal(files, want) {
 		t.Errorf("the process is given %q, want %q", files, want)
 	}
 	account := newCluster(t, filepath.Join(b.dir, "dedicated", "own", "host.kubeconfig"))
