@@ -12,9 +12,9 @@ import (
 	"github.com/berth-dev/berth/syncer/declaration"
 )
 
-// withdrawOnce returns what the syncer of a space calls before Services lead out, for one start of the space. What a space runs with stays the
-// same until it stops. So objects of other syncs don't come back, and once they are gone, or are about to be deleted for another Service, nobody
-// has to be asked.
+// withdrawOnce returns the function that the syncer of a space calls before Services lead out. It is for one start of the space: the syncs that
+// a space runs with stay the same until it stops, so objects of other syncs don't come back after they were deleted. Calls at the same time
+// share one request, and after the first success there are none. It is safe for concurrent use.
 func (s *Shard) withdrawOnce(space string, runs []*declaration.Declaration) func(context.Context) error {
 	names := make([]string, len(runs))
 	for i, d := range runs {

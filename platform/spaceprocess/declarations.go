@@ -109,7 +109,7 @@ func WriteDeclarations(dir string, update *declaration.Update) error {
 func (s *declarations) set(data []byte) error {
 	update, err := declaration.DecodeUpdate(data)
 	if err != nil {
-		s.logger.Error(err, "The platform sent something that isn't understood; is it of another version?")
+		s.logger.Error(err, "Could not read what the platform sent to be synced of the space; the platform may have another version")
 		return apierrors.NewBadRequest(err.Error())
 	}
 	s.setting.Lock()
