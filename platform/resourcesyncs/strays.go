@@ -54,8 +54,8 @@ func (s *Syncs) follows(change func()) {
 	}
 }
 
-// Withdraw deletes the objects of a space on the host that name Services, of all syncs except those of these names, with which the space runs. It returns an
-// error unless they are gone. It is safe for concurrent use.
+// Withdraw deletes the objects of a space on the host that name Services, of all syncs except those of these names, with which the space runs.
+// It returns an error unless they are gone. It is safe for concurrent use.
 func (s *Syncs) Withdraw(ctx context.Context, space string, runs []string) error {
 	s.mu.Lock()
 	known, names := s.listed[listOfSyncs], maps.Clone(s.begun)
