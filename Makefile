@@ -27,7 +27,7 @@ CRASH_POINTS ?= 10000
 
 .PHONY: help
 help: ## Say what each target does.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/berth.
@@ -63,6 +63,10 @@ conformance: ## Run upstream's conformance specs against a space, on kind (FOCUS
 bench: ## Measure Berth beside stock Kubernetes (BENCH_JSON=file to keep the figures, ARGS=-help).
 	go run ./bench $(ARGS)
 
+.PHONY: load
+load: ## Use all spaces of the current cluster until interrupted, and print requests, failed, held, p99 (ARGS=-help).
+	@go run ./bench/load $(ARGS)
+
 .PHONY: bench-kind
 bench-kind: ## Measure pods through Berth beside direct ones on kind, until they run (BENCH_JSON=, BENCH_KEEP=1: docs/contributing/benchmarks.md).
 	@hack/bench-kind
@@ -70,6 +74,12 @@ bench-kind: ## Measure pods through Berth beside direct ones on kind, until they
 .PHONY: plots
 plots: ## Draw the README's plots (BENCH_JSON="files of bench and bench-kind", NOTE="where they were measured").
 	go run -C hack/plots . -out $(CURDIR)/docs/images -note '$(NOTE)' $(abspath $(BENCH_JSON))
+
+.PHONY: simulate
+simulate: ## Simulate the placement of 100,000 spaces on 100 shards for three days, and draw it (ARGS=-help).
+	@mkdir -p bin
+	go run ./bench/simulate -json bin/simulation.json $(ARGS)
+	go run -C hack/plots . -out $(CURDIR)/docs/images -simulation $(CURDIR)/bin/simulation.json
 
 .PHONY: soak
 soak: ## Create, use, sleep, wake and delete spaces for 10 minutes, and fail if something leaks (ARGS="-duration 1h").
@@ -85,18 +95,23 @@ crash: ## Kill the operator at each write, and the syncer at CRASH_POINTS writes
 	BERTH_CRASH_POINTS=$(CRASH_POINTS) go test ./syncer -run '^TestCrashPoints$$' -v -count=1 -timeout 120m
 
 .PHONY: lint
-lint: ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
+lint: check-style check-generated ## Check style, known vulnerabilities, and that generated files and go.mod are fresh.
+
+.PHONY: check-style
+check-style: ## Check what `make lint` does, except for generated files.
 	$(TOOL) golangci-lint-kube-api-linter run
 	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint-kube-api-linter run -c ../../.golangci.yml) || exit 1; done
 	go mod tidy -diff
 	for module in tools vale helm plots image kind kind/kubernetes-1.33 conformance drivers dex keystone; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth charts/space
-	go test ./charts
 	$(VALE) $(PROSE)
 	hack/check-package-size
 	hack/check-dependencies
-	hack/check-generated
 	hack/check-vulnerabilities
+
+.PHONY: check-generated
+check-generated: ## Check that generated files are fresh, by writing them: no build may run meanwhile.
+	hack/check-generated
 
 .PHONY: fmt
 fmt: ## Format the code.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/bench/internal/probe"
@@ -202,4 +203,96 @@ func (p *plane) firstAnswer(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, firstWrite, metav1.GetOptions{})
 	return time.Since(begin), err
+}
+
+const (
+	// templates is how many spaces are created and used. The others are copies of them.
+	templates = 40
+	// firstAnswers is how many spaces are asked after the start.
+	firstAnswers = 10
+	// sleepersAwake is how many spaces may be awake at once: those that are asked, and a few that the shard wakes after its start. They are
+	// as many in both starts, so that they are no part of the difference.
+	sleepersAwake = firstAnswers + 6
+)
+
+// measureSleepers starts a shard with many sleeping spaces.
+func measureSleepers(ctx context.Context, b *bench, s *sides) error {
+	s.idleAfter = sleepAgain
+	s.env = append(s.env, "GODEBUG=memprofilerate=0") // as `berth serve` does
+	set, err := s.shards(ctx, "sleepers")
+	if err != nil {
+		return err
+	}
+	shard := set.children["sleepers"]
+	names, spaces := make([]string, templates), make([]*plane, templates)
+	b.say("sleepers: creating %d spaces", templates)
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for i := range names {
+		group.Go(func() (err error) {
+			names[i] = fmt.Sprintf("template-%03d", i)
+			spaces[i], _, err = shard.start(creating, names[i])
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	// The first start is of the templates alone: what a shard takes anyway.
+	few, _, err := b.startSleepers(ctx, shard, spaces, side.MultiplyArgs{SpacesMax: sleepersAwake})
+	if err != nil {
+		return err
+	}
+	b.say("sleepers: making %d copies", b.sleepers-templates)
+	many, starts, err := b.startSleepers(ctx, shard, spaces, side.MultiplyArgs{Templates: names, Copies: b.sleepers - templates, SpacesMax: sleepersAwake})
+	if err != nil {
+		return err
+	}
+	each := many.Minus(few, b.sleepers-templates)
+	const kib = 1 << 10
+	r := &b.report
+	r.Add("asleep_10000_mib", "MiB", many.RSSMiB, 0, report.Target{})
+	r.Add("asleep_10000_each_kib", "KiB", each.RSSMiB*kib, 0, report.AtMost(32))
+	r.Add("asleep_10000_heap_each_kib", "KiB", each.HeapMiB*kib, 0, report.Target{})
+	r.Add("restart_10000_s", "s", starts.ready.Seconds(), 0, report.AtMost(5))
+	r.Add("restart_10000_first_s", "s", slices.Max(starts.first), 0, report.Target{})
+	r.Note("asleep_10000_mib: %d sleeping spaces, %d of which are copies, which have no host objects; a shard with %d takes %.4g MiB; goroutines %.0f and %.0f, files %.0f and %.0f",
+		b.sleepers, b.sleepers-templates, templates, few.RSSMiB, few.Goroutines, many.Goroutines, few.Files, many.Files)
+	r.Note("restart_10000_first_s: from the start until the answers of %d spaces, each of which woke for it, one after the other: %.3g s until the first", firstAnswers, starts.first[0])
+	return nil
+}
+
+// sleeperStarts is how long a start took: until the shard was ready, and until each of some spaces, one after the other, had answered.
+type sleeperStarts struct {
+	ready time.Duration
+	first []float64 // seconds
+}
+
+// startSleepers stops a shard, makes copies of its spaces, starts it, and measures it when it is ready and some spaces have answered.
+func (b *bench) startSleepers(ctx context.Context, shard *child, spaces []*plane, copies side.MultiplyArgs) (f probe.Footprint, starts sleeperStarts, err error) {
+	if err := shard.call(ctx, "Multiply", copies, new(struct{})); err != nil {
+		return f, starts, err
+	}
+	began := time.Now()
+	restart := func(int) (seconds float64, err error) {
+		err = shard.call(ctx, "Restart", struct{}{}, &starts.ready)
+		return starts.ready.Seconds(), err
+	}
+	if b.profiles != "" && copies.Copies > 0 {
+		err = b.profileOnce(ctx, "restart_10000_s", shard, 0, restart)
+	} else {
+		_, err = restart(0)
+	}
+	if err != nil {
+		return f, starts, err
+	}
+	for i := range firstAnswers {
+		if _, err := spaces[i*len(spaces)/firstAnswers].firstAnswer(ctx); err != nil {
+			return f, starts, err
+		}
+		starts.first = append(starts.first, time.Since(began).Seconds())
+	}
+	b.say("sleepers: ready after %.3g s; the first answer came after %.3g s", starts.ready.Seconds(), starts.first[0])
+	err = shard.call(ctx, "Now", struct{}{}, &f)
+	return f, starts, err
 }

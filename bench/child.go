@@ -34,15 +34,20 @@ type child struct {
 }
 
 // startChild starts a side. env is more environment. With apart, the host has a processor of its own.
-func startChild(ctx context.Context, name string, args side.OpenArgs, apart bool, env ...string) (_ *child, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
+func startChild(ctx context.Context, name string, args side.OpenArgs, apart bool, env ...string) (*child, error) {
 	// Made here and not by the child, because upstream ends the process when a server is stopped in mid-start.
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a place for data: %w", err)
+	}
+	return startChildIn(ctx, dir, name, args, apart, env...)
+}
+
+// startChildIn is startChild with a directory for data, which is the child's from now on.
+func startChildIn(ctx context.Context, dir, name string, args side.OpenArgs, apart bool, env ...string) (_ *child, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	command := []string{self}
 	switch {
@@ -101,9 +106,18 @@ func (c *child) call(ctx context.Context, method string, args, reply any) error 
 
 // start starts a control plane and returns when it answers and a client has written to it, with the seconds that took.
 func (c *child) start(ctx context.Context, name string) (*plane, float64, error) {
+	return c.startBy(ctx, name, "Start", name)
+}
+
+// startStored is start of a space with a store.
+func (c *child) startStored(ctx context.Context, name string, store side.Store) (*plane, float64, error) {
+	return c.startBy(ctx, name, "StartStored", side.StartStoredArgs{Name: name, Store: store})
+}
+
+func (c *child) startBy(ctx context.Context, name, method string, args any) (*plane, float64, error) {
 	begin := time.Now()
 	var kubeconfig []byte
-	if err := c.call(ctx, "Start", name, &kubeconfig); err != nil {
+	if err := c.call(ctx, method, args, &kubeconfig); err != nil {
 		return nil, 0, err
 	}
 	p, err := newPlane(c, name, kubeconfig)
@@ -154,6 +168,12 @@ func (c *child) stop() error {
 		return fmt.Errorf("remove the data of %s: %w", c.side, err)
 	}
 	return nil
+}
+
+// kill ends the child as kill -9 does, and waits for that. Its data stays.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	<-c.ended
 }
 
 // tail keeps the end of what a child complained about.

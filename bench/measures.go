@@ -28,6 +28,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"writes", []string{"writes_per_s", "write_errors"}, measureWrites},
+		{"stores", []string{"store_writes_per_s", "store_list_5000_s", "store_write_errors"}, measureStores},
 		{"pods", []string{"pod_to_host_ms_p50", "pod_to_host_ms_p99"}, measurePods},
 		{"burst", []string{"burst_pods_per_s"}, measureBurst},
 		{"quota", []string{"quota_pod_to_host_more_ms", "quota_burst_pods_per_s"}, measureQuota},
@@ -43,6 +44,10 @@ func groups() []group {
 		{"asleep", []string{"rss_asleep_kib", "wake_s", "wake_s_p99"}, measureAsleep},
 		{"life", []string{"restart_ready_s", "delete_space_s"}, measureLife},
 		{"tenants", []string{"tenants_1000_s", "operator_rss_mib"}, measureTenants},
+		{"move", []string{"move_s", "move_held_s_p99", "move_failed_requests"}, measureMove},
+		{"failover", []string{"failover_s", "failover_etcd_s", "failover_lost_writes"}, measureFailover},
+		{"upgrade", []string{"upgrade_failed_requests"}, measureUpgrade},
+		{"sleepers", []string{"asleep_10000_mib", "restart_10000_s"}, measureSleepers},
 	}
 }
 
@@ -102,7 +107,13 @@ func (b *bench) inFreshSides(ctx context.Context, g group) (err error) {
 
 // endAll ends what runs, each after what needs it.
 func (s *sides) endAll() error {
-	return errors.Join(s.end(side.Flood), s.end(side.Berth), s.end(side.Platform), s.end(side.Operator), s.end(side.Stock), s.end(side.Host))
+	var errs []error
+	for name := range s.running {
+		if strings.HasPrefix(name, side.ShardPrefix) {
+			errs = append(errs, s.end(name))
+		}
+	}
+	return errors.Join(errors.Join(errs...), s.end(side.Flood), s.end(side.Berth), s.end(side.Platform), s.end(side.Operator), s.end(side.Stock), s.end(side.Host))
 }
 
 // end ends a side's process, if it runs.
@@ -141,17 +152,33 @@ func (s *sides) get(ctx context.Context, name string) (*child, error) {
 	if c := s.running[name]; c != nil {
 		return c, nil
 	}
-	if name == side.Berth || name == side.Platform || name == side.Operator {
+	if name == side.Berth || name == side.Platform || name == side.Operator || strings.HasPrefix(name, side.ShardPrefix) {
 		if err := s.findHost(ctx); err != nil {
 			return nil, err
 		}
 	}
-	c, err := startChild(ctx, name, side.OpenArgs{Host: s.host, IdleAfter: s.idleAfter, Flooded: s.flooded}, s.bench.apart, s.env...)
+	c, err := startChild(ctx, name, s.args(), s.bench.apart, s.env...)
 	if err != nil {
 		return nil, err
 	}
 	s.running[name] = c
 	return c, nil
+}
+
+// again starts a process that was killed, with the data that it had.
+func (s *sides) again(ctx context.Context, name string) (*child, error) {
+	killed := s.running[name]
+	delete(s.running, name)
+	c, err := startChildIn(ctx, killed.dir, name, s.args(), s.bench.apart, s.env...)
+	if err != nil {
+		return nil, err
+	}
+	s.running[name] = c
+	return c, nil
+}
+
+func (s *sides) args() side.OpenArgs {
+	return side.OpenArgs{Host: s.host, IdleAfter: s.idleAfter, Flooded: s.flooded}
 }
 
 func (s *sides) findHost(ctx context.Context) (err error) {
@@ -181,19 +208,24 @@ func (s *sides) hostPlane() (*plane, error) { return newPlane(s.running[side.Hos
 
 // both starts a space and a stock control plane for a measure.
 func (s *sides) both(ctx context.Context, name string) (berth, stock *plane, err error) {
-	for _, side := range []struct {
-		name string
-		to   **plane
-	}{{side.Berth, &berth}, {side.Stock, &stock}} {
-		c, err := s.get(ctx, side.name)
-		if err != nil {
-			return nil, nil, err
-		}
-		if *side.to, _, err = c.start(ctx, name); err != nil {
-			return nil, nil, err
-		}
+	return s.bothStored(ctx, name, side.Store{})
+}
+
+// bothStored is both with a store of the space.
+func (s *sides) bothStored(ctx context.Context, name string, store side.Store) (berth, stock *plane, err error) {
+	spaces, err := s.get(ctx, side.Berth)
+	if err != nil {
+		return nil, nil, err
 	}
-	return berth, stock, nil
+	if berth, _, err = spaces.startStored(ctx, name, store); err != nil {
+		return nil, nil, err
+	}
+	peers, err := s.get(ctx, side.Stock)
+	if err != nil {
+		return nil, nil, err
+	}
+	stock, _, err = peers.start(ctx, name)
+	return berth, stock, err
 }
 
 // pair holds what repeats of a measure gave on either side.

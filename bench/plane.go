@@ -49,7 +49,13 @@ func newPlane(c *child, name string, kubeconfig []byte) (*plane, error) {
 // client has a connection of its own, as each client of a real cluster has.
 func (p *plane) client() (_ kubernetes.Interface, disconnect func(), err error) {
 	config := rest.CopyConfig(p.config)
-	config.Dial = (&net.Dialer{}).DialContext // upstream shares connections between configurations that are alike, but not these
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{}).DialContext
+	}
+	dial := config.Dial
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) { // upstream shares connections between configurations that are alike, but not these
+		return dial(ctx, network, address)
+	}
 	h, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make client of %s: %w", p.name, err)

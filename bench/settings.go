@@ -55,6 +55,12 @@ type settings struct {
 	shareSpaces int
 	custom      int
 
+	moves         int
+	moveMiB       int
+	upgradeSpaces int
+	failovers     int
+	sleepers      int
+
 	soak       bool
 	soakFor    time.Duration
 	soakSpaces int
@@ -98,6 +104,11 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.crdSpaces, "crd-spaces", 100, "how many awake spaces have them")
 	f.IntVar(&s.shareSpaces, "share-spaces", 500, "how many spaces a CustomResourceDefinition of the host is shared with")
 	f.IntVar(&s.custom, "custom", 200, "how many custom resources a tenant creates that are synced to the host")
+	f.IntVar(&s.moves, "moves", 10, "how often a space moves between two shards")
+	f.IntVar(&s.moveMiB, "move-mib", 100, "how many MiB of objects it has")
+	f.IntVar(&s.upgradeSpaces, "upgrade-spaces", 50, "how many spaces are used while their shards restart")
+	f.IntVar(&s.failovers, "failovers", 5, "how often a shard is killed for each type of store")
+	f.IntVar(&s.sleepers, "sleepers", 10000, "how many sleeping spaces a shard starts with")
 	f.BoolVar(&s.soak, "soak", false, "measure nothing; create, use, sleep, wake and delete spaces, and fail if something leaks")
 	f.DurationVar(&s.soakFor, "duration", 10*time.Minute, "how long to soak, with all that is deleted in the end")
 	f.IntVar(&s.soakSpaces, "soak-spaces", 200, "how many spaces there are while soaking")
@@ -111,6 +122,7 @@ func (s *settings) check() error {
 		"-writers": s.writers, "-pods": s.pods, "-burst": s.burst, "-burst-clients": s.bursters,
 		"-list": s.list, "-watch-rate": s.rate, "-watchers": s.watchers, "-soak-spaces": s.soakSpaces, "-many-spaces": s.manySpaces, "-quiet-spaces": s.quietSpaces, "-tenants": s.tenants, "-requests": s.requests,
 		"-crds": s.crds, "-crd-spaces": s.crdSpaces, "-share-spaces": s.shareSpaces, "-custom": s.custom,
+		"-moves": s.moves, "-move-mib": s.moveMiB, "-upgrade-spaces": s.upgradeSpaces, "-failovers": s.failovers,
 	} {
 		if n < 1 {
 			return fmt.Errorf("%s is %d: want at least 1", name, n)
@@ -130,6 +142,9 @@ func (s *settings) check() error {
 	}
 	if s.shareSpaces <= sharedAwake {
 		return fmt.Errorf("-share-spaces is %d: want more than %d, which are awake", s.shareSpaces, sharedAwake)
+	}
+	if s.sleepers <= templates {
+		return fmt.Errorf("-sleepers is %d: want more than %d, which are copied", s.sleepers, templates)
 	}
 	if s.noisyFor < quietEvery {
 		return fmt.Errorf("-noisy-for is %s: want at least %s", s.noisyFor, quietEvery)

@@ -31,7 +31,8 @@ var bounded = map[string]string{
 	"syncer/services/accounts.go: sync.Map running":              "one entry per space",
 	"internal/podstream/call.go: package variable channelOf":     "written at compile time only",
 	"shard/credentials/verifier.go: lru.New(remembered)":         "from leastSpaces to mostSpaces, which are constants",
-	"kine/engine.go: make(chan, sqlite.MaxReaders)":              "a constant of another package",
+	"kine/engine.go: make(chan, dbms.MaxReaders)":                "a constant of another package",
+	"kine/mysql/mysql.go: package variable faults":               "written at compile time only",
 	"vcluster/plugins/admission.go: package variable startsWith": "written at compile time only",
 }
 

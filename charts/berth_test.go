@@ -47,7 +47,7 @@ var everything = []string{
 	"tolerations[0].key=platform", "tolerations[0].operator=Exists", "podLabels.a=b", "podAnnotations.c=d",
 	"spaceDefaults.podSecurity.level=restricted", "spaces[1].spec.podSecurity.netRaw=Denied", "reservedLabels={example.com}", "spaces[0].spec.network.allowedDomains={a.example.com}", "nodeAddresses=Visible", "argocdNamespace=argocd",
 	"spaceDefaults.limits.watches=4000", "sync.ingresses=off", "allowedSync.ingresses=on", "allowedSync.configmaps=all", "spaces[0].spec.sync[0].resource=configmaps", "spaces[0].spec.sync[0].value=all", "serviceAccount.annotations.e=f", "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=zone",
-	"tenants.acme.private=true", "configuration.maxTreeDepth=4", "operator.nodeSelector.disk=ssd", "operator.tolerations[0].operator=Exists", "operator.priorityClassName=platform", "operator.podLabels.a=b", "operator.podAnnotations.c=d",
+	"replicas=3", "tenants.acme.private=true", "configuration.maxTreeDepth=4", "operator.nodeSelector.disk=ssd", "operator.tolerations[0].operator=Exists", "operator.priorityClassName=platform", "operator.podLabels.a=b", "operator.podAnnotations.c=d",
 	"operator.topologySpreadConstraints[0].maxSkew=1", "operator.topologySpreadConstraints[0].topologyKey=zone", "operator.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule", "operator.serviceAccount.annotations.e=f",
 }
 
@@ -160,10 +160,10 @@ func TestTheChartWritesTheConfigurationFile(t *testing.T) {
 }
 
 // X1: two processes must never open one store, and a restart keeps it.
-func TestBerthIsOnePodWithAVolume(t *testing.T) {
+func TestAPodOfBerthHasAVolumeOfItsOwn(t *testing.T) {
 	set := find[*appsv1.StatefulSet](t, render(t, everything...), nil)
-	if *set.Spec.Replicas != 1 {
-		t.Errorf("%d replicas, want 1", *set.Spec.Replicas)
+	if *set.Spec.Replicas != 3 {
+		t.Errorf("%d replicas, want 3", *set.Spec.Replicas)
 	}
 	if policy := set.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil && policy.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType {
 		t.Errorf("claims go with the release: %v", policy)

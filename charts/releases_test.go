@@ -59,6 +59,9 @@ const exported = "ownpriorityclasses=5"
 
 func startReleases(t *testing.T) *twoReleases {
 	t.Helper()
+	if _, problems, err := helm(t, "version"); err != nil { // which builds it the first time, for minutes
+		t.Fatalf("helm version: %v\n%s", err, problems)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cluster, err := testhost.Start()

@@ -320,3 +320,18 @@ func TestTheChartGrantsWhatSwitchesTake(t *testing.T) {
 		}
 	}
 }
+
+// D4: Berth reads the Secrets of stores by their names, and no others.
+func TestSecretsOfStoresAreReadByName(t *testing.T) {
+	objects := render(t, append(slices.Clone(everything), "storeSecrets={team-a-store,team-b-store}")...)
+	role := find(t, objects, func(r *rbacv1.Role) bool { return r.Namespace == "platform" && r.Name == "berth-stores" })
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"team-a-store", "team-b-store"}, Verbs: []string{"get"}}}
+	if diff := cmp.Diff(want, role.Rules); diff != "" {
+		t.Errorf("rights in the namespace of the platform: %s", diff)
+	}
+	for _, object := range render(t, everything...) {
+		if r, ok := object.(*rbacv1.Role); ok && r.Name == "berth-stores" {
+			t.Error("there is a role for Secrets of stores, although there are none")
+		}
+	}
+}

@@ -130,7 +130,12 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		says   string
 		reason string
 	}{
-		"unknown":        {[]string{"replicas=3"}, "replicas", "there is one pod"},
+		"unknown":        {[]string{"replica=3"}, "replica", "a slip of the finger"},
+		"no placement":   {[]string{"operator.enabled=false", "replicas=2"}, "set operator.enabled", "no space would be placed"},
+		"nor by metric":  {[]string{"operator.enabled=false", "autoscaling.enabled=true"}, "set operator.enabled", "no space would be placed"},
+		"a small range":  {[]string{"autoscaling.enabled=true", "autoscaling.minReplicas=3", "autoscaling.maxReplicas=2"}, "autoscaling.maxReplicas", "the host would refuse it"},
+		"no pods at all": {[]string{"replicas=0"}, "/replicas", "nobody would serve the spaces"},
+		"a shard's port": {[]string{"metrics.port=7445"}, "metrics.port: 7445 is the shards' port", "one port, two listeners"},
 		"no replica":     {[]string{"operator.replicas=0"}, "/operator/replicas", "nobody would create tenants' spaces"},
 		"no operator":    {[]string{"operator.enabled=false", "tenants.acme.private=true"}, "operator.enabled", "nobody would apply them"},
 		"a reserved one": {[]string{"tenants.system.private=true"}, "'system'", "it is the host's"},

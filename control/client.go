@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,12 +49,15 @@ func NewClient(dir string) *Client {
 	return c
 }
 
+// expectLimit is how long a request with the header "Expect: 100-continue" waits for the server before it sends its body.
+const expectLimit = 10 * time.Second
+
 // NewClientTo returns a client of the server to which dial connects. A response may have most bytes. where says where
 // the server runs, and how it is started. The server isn't trusted, because a tenant may have taken it over: errors
 // from it are made safe to print.
 func NewClientTo(where string, most int64, dial func(ctx context.Context) (net.Conn, error)) *Client {
 	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
-	transport := &http.Transport{DialContext: connect, DisableKeepAlives: true, MaxResponseHeaderBytes: MaxHeaderBytes}
+	transport := &http.Transport{DialContext: connect, DisableKeepAlives: true, MaxResponseHeaderBytes: MaxHeaderBytes, ExpectContinueTimeout: expectLimit}
 	return &Client{where: where, most: most, remote: true, http: &http.Client{Transport: transport}}
 }
 

@@ -23,6 +23,7 @@ const podsRelease = "podded"
 // podProcess is what the pod of a dedicated space would run, with the files of its Secret and a directory of its own.
 type podProcess struct {
 	host          *cluster
+	release       string // the namespace of the release
 	space         string
 	secret, data  string // directories
 	at            []string
@@ -34,7 +35,7 @@ type podProcess struct {
 func (p *podProcess) run(t *testing.T) {
 	t.Helper()
 	p.end()
-	secret := await(t, p.host.CoreV1().Secrets(podsRelease).Get, "berth-"+p.space+"-dedicated", there)
+	secret := await(t, p.host.CoreV1().Secrets(p.release).Get, "berth-"+p.space+"-dedicated", there)
 	for name, data := range secret.Data {
 		if err := os.WriteFile(filepath.Join(p.secret, name), data, 0o600); err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func (p *podProcess) run(t *testing.T) {
 // runAgain has the process run with another configuration than before, as a StatefulSet does when that changes.
 func (p *podProcess) runAgain(t *testing.T) {
 	t.Helper()
-	await(t, p.host.CoreV1().Secrets(podsRelease).Get, "berth-"+p.space+"-dedicated", func(secret *corev1.Secret) error {
+	await(t, p.host.CoreV1().Secrets(p.release).Get, "berth-"+p.space+"-dedicated", func(secret *corev1.Secret) error {
 		if string(secret.Data["config.json"]) == p.configuration {
 			return errors.New("the configuration of the pod is the one before")
 		}
@@ -63,58 +64,46 @@ func (p *podProcess) end() {
 	}
 }
 
-// S3, T9: under the rights of the chart, a dedicated space has a pod of its own, to which its store is moved, and from which it
-// comes back. What the pod runs is run here, by what is in its Secret and over the network.
-func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
-	t.Parallel()
-	existing := sharedBerth(t)
-	host := existing.host(t)
-	host.namespace(t, podsRelease)
-	args := []string{"template", "berth", "../charts/berth", "--namespace", podsRelease, "--set", "platformName=" + podsRelease + ",crds.enabled=false"}
+// podRights gives a release of the chart its rights on the host. It returns the file with the template of pods, and the release's account.
+func podRights(t *testing.T, host *cluster, release string, values ...string) (template string, account *cluster) {
+	t.Helper()
+	host.namespace(t, release)
+	args := []string{"template", "berth", "../charts/berth", "--namespace", release, "--set", strings.Join(append(values, "platformName="+release, "crds.enabled=false"), ",")}
 	for _, file := range []string{"serviceaccount", "clusterrole", "role", "admissionpolicy", "configmap"} {
 		args = append(args, "--show-only", "templates/"+file+".yaml")
 	}
 	rights := helm(t, args...)
 	host.apply(t, rights)
 	t.Cleanup(func() { _, _ = host.tryKubectl(t, rights, "delete", "--ignore-not-found", "-f", "-") })
-	template := filepath.Join(t.TempDir(), "dedicated.yaml")
-	config := must(host.CoreV1().ConfigMaps(podsRelease).Get(t.Context(), "berth", metav1.GetOptions{}))(t)
+	template = filepath.Join(t.TempDir(), "dedicated.yaml")
+	config := must(host.CoreV1().ConfigMaps(release).Get(t.Context(), "berth", metav1.GetOptions{}))(t)
 	if err := os.WriteFile(template, []byte(config.Data["dedicated.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	account := host.account(t, podsRelease, "berth")
+	return template, host.account(t, release, "berth")
+}
 
-	p := &podProcess{host: host, space: "moved", secret: t.TempDir(), data: t.TempDir(), at: []string{"127.0.0.1:" + freePort(t), "127.0.0.1:" + freePort(t)}}
+// S3, T9: under the rights of the chart, a dedicated space has a pod of its own, to which its store is moved, and from which it
+// comes back. What the pod runs is run here, by what is in its Secret and over the network.
+func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
+	t.Parallel()
+	existing := sharedBerth(t)
+	host := existing.host(t)
+	template, account := podRights(t, host, podsRelease)
+
+	p := &podProcess{host: host, release: podsRelease, space: "moved", secret: t.TempDir(), data: t.TempDir(), at: []string{"127.0.0.1:" + freePort(t), "127.0.0.1:" + freePort(t)}}
 	t.Cleanup(p.end)
 	b := newBerth(filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(b.end)
 	listen := "127.0.0.1:" + freePort(t) // the same after a restart, as a Service has it
 	serve := func() {
 		t.Helper()
-		b.process = spawn(t, "serve", "--data-dir", b.dir, "--listen", listen, "--host-kubeconfig", account.kubeconfig, "--space", "moved",
+		b.serve(t, "--data-dir", b.dir, "--listen", listen, "--host-kubeconfig", account.kubeconfig, "--space", "moved",
 			"--platform-name", podsRelease, "--space-role", podsRelease+"-berth-space", "--idle-after", "0",
 			"--dedicated-pods", template, "--dedicated-pods-at", strings.Join(append(p.at, p.data), ","))
-		eventually(t, func() error {
-			select {
-			case <-b.done:
-				t.Fatalf("berth serve ended: %v\n%s", b.state, b.output())
-			default:
-			}
-			if !strings.Contains(b.stderr.String(), "Serving spaces") {
-				return errors.New("berth serve does not serve yet")
-			}
-			return nil
-		})
 	}
 	serve()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("berth serve printed:\n%s", tailOf(b.output()))
-			if p.running != nil {
-				t.Logf("what runs in place of the pod printed:\n%s", tailOf(p.running.output()))
-			}
-		}
-	})
+	p.logIfFailed(t, b)
 	awaitReady(t, host, "moved", "True")
 	space := b.space(t, "moved")
 	kept := must(space.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{}))(t)
@@ -231,7 +220,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 			return err
 		})
 		checkHeld(t)
-		checkNoPod(t, host)
+		checkNoPod(t, host, p)
 	})
 	moveToPod := func(t *testing.T) {
 		t.Helper()
@@ -262,7 +251,7 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 		moveToPod(t)
 		checkKept(t)
 		host.kubectl(t, "delete", "space", "moved", "--wait", "--timeout=120s")
-		checkNoPod(t, host)
+		checkNoPod(t, host, p)
 		if left := traces(t, host, b.dir, "moved"); len(left) > 0 {
 			t.Errorf("it has left %q", left)
 		}
@@ -301,11 +290,12 @@ func checkOwnersInPod(t *testing.T, b *berth, p *podProcess) {
 }
 
 // checkNoPod waits until nothing is left of the pod of the space.
-func checkNoPod(t *testing.T, host *cluster) {
+func checkNoPod(t *testing.T, host *cluster, p *podProcess) {
 	t.Helper()
-	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(podsRelease).Get, "berth-moved-dedicated")
-	awaitGone(t, "the Secret", host.CoreV1().Secrets(podsRelease).Get, "berth-moved-dedicated")
-	awaitGone(t, "the Service", host.CoreV1().Services(podsRelease).Get, "berth-moved-dedicated")
+	name := "berth-" + p.space + "-dedicated"
+	awaitGone(t, "the StatefulSet", host.AppsV1().StatefulSets(p.release).Get, name)
+	awaitGone(t, "the Secret", host.CoreV1().Secrets(p.release).Get, name)
+	awaitGone(t, "the Service", host.CoreV1().Services(p.release).Get, name)
 }
 
 // checkSecretOf checks what somebody finds who takes over the pod: no key of the platform's, and none of another space.
@@ -330,4 +320,34 @@ func checkSecretOf(t *testing.T, p *podProcess) {
 func tailOf(text string) string {
 	const most = 8 << 10
 	return text[max(0, len(text)-most):]
+}
+
+// serve runs `berth serve`, and returns when it serves spaces.
+func (b *berth) serve(t *testing.T, args ...string) {
+	t.Helper()
+	b.process = spawn(t, append([]string{"serve"}, args...)...)
+	eventually(t, func() error {
+		select {
+		case <-b.done:
+			t.Fatalf("berth serve ended: %v\n%s", b.state, b.output())
+		default:
+		}
+		if !strings.Contains(b.stderr.String(), "Serving spaces") {
+			return errors.New("berth serve does not serve yet")
+		}
+		return nil
+	})
+}
+
+// logIfFailed shows what a platform, and the process in the place of its pod, printed last, beside the failure of a test.
+func (p *podProcess) logIfFailed(t *testing.T, b *berth) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		t.Logf("berth serve printed:\n%s", tailOf(b.output()))
+		if p.running != nil {
+			t.Logf("what runs in place of the pod printed:\n%s", tailOf(p.running.output()))
+		}
+	})
 }

@@ -198,7 +198,9 @@ func TestADeletionGoesOnAfterACrash(t *testing.T) {
 			t.Cleanup(b.end)
 			b.logIfFailed(t)
 			b.up(t, "--host-kubeconfig", host, "--space", at.name)
-			b.space(t, at.name).apply(t, held)
+			space := b.space(t, at.name)
+			await(t, space.CoreV1().ServiceAccounts("default").Get, "default", there) // pods are refused until then
+			space.apply(t, held)
 			deleting.Store(true)
 			if _, out, code := runBerth(t, "delete", at.name, "--wait=false", "--data-dir", b.dir); code != 0 {
 				t.Fatalf("berth delete: %s", out)

@@ -214,10 +214,8 @@ func TestHostileExpressionsEndByWhatTheyCost(t *testing.T) {
 			}
 			clients.Wait()
 		})
-		// Its policy is in force no more once a thing is admitted.
-		eventually(t, func() error {
-			return a.makeThing(t.Context(), map[string]any{"list": []any{}, "lists": []any{}, "text": "1", "other": "2", "short": ""})
-		})
+		// Its policy is in force no more once what it refused is admitted.
+		eventually(t, func() error { return a.makeThing(t.Context(), c.fields) })
 	}
 	a.survives(t)
 }

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -64,13 +65,17 @@ func definitionsOfGateways(t *testing.T, channel string) (args []string) {
 // moduleOf is where the sources of a module are, of the version that a directory of hack uses.
 func moduleOf(t *testing.T, directory, module string) string {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
-	list.Dir = filepath.Join("..", "hack", directory)
-	out, err := list.CombinedOutput()
+	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module) // it may have been needed by nothing else yet
+	download.Dir = filepath.Join("..", "hack", directory)
+	out, err := download.Output()
 	if err != nil {
-		t.Fatalf("find module %s: %v\n%s", module, err, out)
+		t.Fatalf("download module %s: %v\n%s", module, err, out)
 	}
-	return strings.TrimSpace(string(out))
+	var has struct{ Dir string }
+	if err := json.Unmarshal(out, &has); err != nil || has.Dir == "" {
+		t.Fatalf("download module %s: %v\n%s", module, err, out)
+	}
+	return has.Dir
 }
 
 // says returns once a field of an object is as wanted, as kubectl shows it.

@@ -11,10 +11,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/berth-dev/berth/internal/testservers"
 )
 
 func TestMain(m *testing.M) {
+	if testservers.Serve() {
+		return
+	}
 	code := m.Run()
+	testservers.Stop()
 	if err := suite().close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
@@ -30,6 +36,9 @@ type run struct {
 
 	mu     sync.Mutex
 	shared *berth
+
+	// addresses are those that freeAddress has returned.
+	addresses sync.Map
 }
 
 var suite = sync.OnceValue(func() *run {

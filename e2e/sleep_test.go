@@ -150,9 +150,12 @@ func TestASpaceWithADamagedStoreLeavesTheOthersAlone(t *testing.T) {
 	if out := b.stderr.String(); !strings.Contains(out, "Space broken does not start") {
 		t.Errorf("berth up does not say that a space does not start:\n%s", out)
 	}
-	if state, message := b.stateOf(t, "broken"); state != "Failed" || !strings.Contains(message, path) {
-		t.Errorf("the space is %s: %s", state, message)
-	}
+	eventually(t, func() error { // it is Starting while Berth retries
+		if state, message := b.stateOf(t, "broken"); state != "Failed" || !strings.Contains(message, path) {
+			return fmt.Errorf("the space is %s: %s", state, message)
+		}
+		return nil
+	})
 	out, err := b.space(t, "broken").tryKubectl(t, "", "get", "pods", "--request-timeout=5s")
 	if err == nil || strings.Contains(out+err.Error(), path) {
 		t.Errorf("kubectl in the broken space: %v\n%s", err, out)

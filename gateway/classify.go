@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -56,6 +57,11 @@ func newClassifier() classifier {
 			sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward")),
 	}
 }
+
+var lasting = sync.OnceValue(newClassifier)
+
+// Lasts reports whether a request, whose path is without the prefix of its space, lasts until its client ends it, such as a watch.
+func Lasts(r *http.Request) bool { return lasting().classify(r).long }
 
 // classify classifies a request by its method, path, and parameters. The path must be without the prefix of the space.
 func (c classifier) classify(r *http.Request) class {

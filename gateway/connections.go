@@ -5,8 +5,12 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -91,6 +95,20 @@ func noteIdle(conn net.Conn, state http.ConnState) {
 	}
 }
 
+// holdVerified implements [http.Server.ConnState] for a server that verifies its clients in the TLS handshake. All of them together are a
+// tenant.
+func holdVerified(conn net.Conn, state http.ConnState) {
+	secure, ok := conn.(*tls.Conn)
+	if !ok || state != http.StateActive || !secure.ConnectionState().HandshakeComplete {
+		return
+	}
+	if c := boundOf(conn); c != nil {
+		if closing, _ := c.places.hold(c, flow{tenant: "verified"}); closing != nil { // an error leaves it a stranger's
+			_ = closing.Conn.Close()
+		}
+	}
+}
+
 type connKey struct{}
 
 // withConn implements [http.Server.ConnContext].
@@ -106,6 +124,10 @@ func connOf(r *http.Request) *boundConn {
 
 // hold makes the connection of a request that of a user of a tenant, as the request has proved. The error is [errConnections].
 func hold(r *http.Request, who flow) error {
+	if note, ok := r.Context().Value(holderKey{}).(func(string)); ok {
+		note(strconv.Itoa(int(who.user)) + " " + who.tenant)
+		return nil
+	}
 	c := connOf(r)
 	if c == nil {
 		return nil
@@ -115,4 +137,23 @@ func hold(r *http.Request, who flow) error {
 		_ = closing.Conn.Close()
 	}
 	return err
+}
+
+type holderKey struct{}
+
+// WithHolder returns the context of a request whose client is connected to another process. note gets whose that connection is, for
+// [HoldFor] there.
+func WithHolder(ctx context.Context, note func(holder string)) context.Context {
+	return context.WithValue(ctx, holderKey{}, note)
+}
+
+// HoldFor makes the connection of a request that of a holder, as another process has found. It fails if the holder has as many as it may
+// have, or is none.
+func HoldFor(r *http.Request, holder string) error {
+	user, tenant, _ := strings.Cut(holder, " ")
+	number, err := strconv.ParseUint(user, 10, 8)
+	if err != nil {
+		return fmt.Errorf("the holder of a connection is %q: %w", holder, err)
+	}
+	return hold(r, flow{tenant: tenant, user: uint8(number)})
 }

@@ -28,14 +28,19 @@ const identityInterval = 30 * time.Second
 // unknownFor is how long a request lasts while it can't be checked who its client is.
 const unknownFor = 10 * time.Minute
 
-// identify returns who makes a request, if the platform knows it, and the request with that identity, without the credential.
-func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, error) {
+// identify returns who makes a request, if the platform knows it.
+func (g *Router) identify(r *http.Request) (*identity.Identity, error) {
 	if g.Identify == nil {
-		return r, nil, nil
+		return nil, nil
 	}
-	who, err := g.Identify(r)
-	if err != nil || who == nil {
-		return r, nil, err
+	return g.Identify(r)
+}
+
+// identified returns the request of a client that the platform knows, with that identity and without the credential. It ends once the
+// client is somebody else.
+func (g *Router) identified(r *http.Request, who *identity.Identity) *http.Request {
+	if who == nil {
+		return r
 	}
 	// Watches, exec, and port forwarding may last for days: longer than the credential is good.
 	pause, known := cmp.Or(g.IdentifyAgain, identityInterval), time.Now()
@@ -50,7 +55,7 @@ func (g *Router) identify(r *http.Request) (*http.Request, *identity.Identity, e
 	identified := r.WithContext(ctx)
 	identified.Header = maps.Clone(r.Header)
 	identified.Header.Del("Authorization")
-	return identified, who, nil
+	return identified
 }
 
 // isOf reports whether a client uses a space as itself: one of its tenant, or any if it is a system user (Z1, Z2).

@@ -73,13 +73,27 @@ func (p Pods) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the address no longer belongs to the pod that connected", http.StatusMisdirectedRequest)
 		return
 	}
+	p.ServeSpace(space, w, inside(r, cmp.Or(r.URL.EscapedPath(), "/")))
+}
+
+// ServeSpace serves a request of a pod of a space, as the pod has sent it, which the endpoint for pods of another process may have received.
+func (p Pods) ServeSpace(space string, w http.ResponseWriter, r *http.Request) {
+	if p.Router.Elsewhere != nil {
+		forwarded, leave := p.Router.Elsewhere(space, r)
+		if forwarded != nil {
+			forwarded.ServeHTTP(w, r)
+			return
+		}
+		defer leave()
+	}
 	handler := p.Router.Lookup(space)
 	if handler == nil {
 		noSuchSpace(w)
 		return
 	}
-	handler = p.Router.limited(space, addr.Addr().String(), p.Router.Meter, p.recorded(space, handler))
-	p.Router.serveSpace(space, handler, w, inside(r, cmp.Or(r.URL.EscapedPath(), "/")))
+	addr, _ := netip.ParseAddrPort(r.RemoteAddr)
+	handler = p.Router.limited(space, addr.Addr().Unmap().String(), p.Router.Meter, p.recorded(space, handler))
+	p.Router.serveSpace(space, handler, w, r)
 }
 
 // recorded has requests with a credential of the space recorded. Who sends others can name any user. The Verify of the Router must accept no

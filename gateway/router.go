@@ -33,6 +33,9 @@ func Path(space string) string { return resolve.Prefix + space }
 type Router struct {
 	// Lookup returns the handler of a space; nil if there is none.
 	Lookup func(space string) http.Handler
+	// Elsewhere, if set, returns a handler for a request to a space that another process has, which gets it as it is: that process
+	// identifies the client, limits, and records it. For all other spaces, it returns nil, and what to call when the request has ended.
+	Elsewhere func(space string, r *http.Request) (forwarded http.Handler, leave func())
 	// TenantOf, if set, returns the tenant of a space; "" if it has none. Without it, no path leads to a tenant.
 	TenantOf func(space string) (tenant string)
 	// GivesAccess, if set, reports whether a space gives any rights to a client of another tenant, who has the names of a visitor. It is the
@@ -80,7 +83,7 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseHost(w, err)
 		return
 	}
-	r, who, err := g.identify(r)
+	who, err := g.identify(r)
 	if err != nil {
 		refuseIdentity(w, err)
 		return
@@ -91,7 +94,15 @@ func (g *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refusePath(w, err, who == nil && r.Header.Get("Authorization") != "")
 		return
 	}
-	r = inside(r, target.Path)
+	if g.Elsewhere != nil {
+		forwarded, leave := g.Elsewhere(target.Space, inside(r, target.Path))
+		if forwarded != nil {
+			forwarded.ServeHTTP(w, r)
+			return
+		}
+		defer leave()
+	}
+	r = inside(g.identified(r, who), target.Path)
 	switch {
 	case who != nil && !g.isOf(who, target.Space):
 		// What others than the space's own ask counts for their tenant, whether there is such a space or not.
@@ -198,6 +209,9 @@ func (g *Router) userOf(r *http.Request) string {
 	}
 	return g.UserOf(r).GetName()
 }
+
+// CloseAfter is for a process that has the connection of a client whose request another one has answered so.
+func CloseAfter(w http.ResponseWriter) { closeAfter(w) }
 
 // closeAfter closes the connection after a response that needs no credential. Such a connection must not keep the place
 // of others, and no limit applies to its requests, whereas TLS handshakes are limited.

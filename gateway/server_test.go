@@ -11,6 +11,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +95,47 @@ func TestTheEndpointAsksForACertificateAndVerifiesNone(t *testing.T) {
 			t.Errorf("CA %q: got %q (%v), want %q", ca, body, err, want)
 		}
 	}
+}
+
+// D6: a stop waits longer for a request that waits for the answer of another shard, than for others.
+func TestStopWaitsForAnswersOfOthers(t *testing.T) {
+	begun, answer := make(chan struct{}), make(chan struct{})
+	var waiting atomic.Int32
+	s, address, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		waiting.Add(1)
+		close(begun)
+		<-answer
+		waiting.Add(-1)
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	looked := make(chan struct{}) // the stop has waited as long as for others
+	var once sync.Once
+	s.Waiting = func() int {
+		once.Do(func() { close(looked) })
+		return int(waiting.Load())
+	}
+	status := make(chan string)
+	go func() {
+		resp, err := client("").Get(address)
+		if err != nil {
+			status <- err.Error()
+			return
+		}
+		_ = resp.Body.Close()
+		status <- resp.Status
+	}()
+	<-begun
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.Stop(context.WithoutCancel(t.Context()))
+	}()
+	<-looked
+	close(answer)
+	if got := <-status; got != "202 Accepted" {
+		t.Errorf("the request got %s", got)
+	}
+	<-stopped
 }
 
 // A stop ends requests that would never end, such as watches, long before what

@@ -61,6 +61,15 @@ func TestHostileFieldsAreRefusedByTheHost(t *testing.T) {
 			if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, allowed); err != nil {
 				t.Fatalf("what Berth makes is refused: %v", err)
 			}
+			enforced := func(ctx context.Context) (bool, error) {
+				others := r.Made()
+				others.SetLabels(nil)
+				err := g.account.Create(ctx, others, client.DryRunAll)
+				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"), nil
+			}
+			if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, enforced); err != nil {
+				t.Fatal("the host has no policy in effect that refuses an object of others")
+			}
 			for _, s := range r.Sites {
 				sent := r.Made()
 				s.Set(sent)

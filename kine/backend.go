@@ -21,6 +21,7 @@ type backend struct {
 	hub    *hub.Hub
 	expiry *expiry
 	idle   *idler
+	fence  *fence // nil for a file
 
 	mu     sync.Mutex
 	closed bool
@@ -37,6 +38,7 @@ func (b *backend) enter() error {
 	err := b.enterQuietly()
 	if err == nil {
 		b.idle.touch()
+		b.fence.touch()
 	}
 	return err
 }
@@ -62,6 +64,7 @@ func (b *backend) close() {
 	b.mu.Unlock()
 	b.end()
 	b.idle.stop()
+	b.fence.stop()
 	b.expiry.stop()
 	b.hub.Close()
 	b.calls.Wait()

@@ -19,7 +19,11 @@ import (
 
 // A client that doesn't read costs the store a bounded piece of memory, and itself nothing but time.
 func TestAWatchThatFellBehindMissesNothing(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAWatchThatFellBehindMissesNothing)
+}
+
+func testAWatchThatFellBehindMissesNothing(t *testing.T, p place) {
+	s := p.open(t)
 	slow := s.Client().Watch(t.Context(), "/registry/", clientv3.WithPrefix())
 	const writers, writes = 8, 60
 	value := strings.Repeat("x", 10<<10)
@@ -52,7 +56,11 @@ func TestAWatchThatFellBehindMissesNothing(t *testing.T) {
 }
 
 func TestAWatchThatFellBehindIsToldOfACompaction(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAWatchThatFellBehindIsToldOfACompaction)
+}
+
+func testAWatchThatFellBehindIsToldOfACompaction(t *testing.T, p place) {
+	s := p.open(t)
 	slow := s.Client().Watch(t.Context(), "/registry/", clientv3.WithPrefix())
 	first := create(t, s, "/registry/a", "0")
 	rev, value := first, strings.Repeat("x", 6<<10)
@@ -83,7 +91,11 @@ func TestAWatchThatFellBehindIsToldOfACompaction(t *testing.T) {
 
 // Whenever a watch begins, and however its client dawdles, it tells each change of its keys once, in order.
 func TestWatchesThatBeginAnywhereAndDawdleTellEachChangeOnce(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testWatchesThatBeginAnywhereAndDawdleTellEachChangeOnce)
+}
+
+func testWatchesThatBeginAnywhereAndDawdleTellEachChangeOnce(t *testing.T, p place) {
+	s := p.open(t)
 	const writers, writes, watchers = 4, 150, 12
 	value := strings.Repeat("x", 20<<10) // some fifty are what one read of the log takes
 	var mu sync.Mutex

@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -32,15 +33,36 @@ type readLimit struct {
 	grow func(n int64) error
 }
 
-// changes implements changesFunc.
+// changes implements changesFunc. While the database is unreachable, it waits, so that watches don't end.
 func (l *eventLog) changes(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error) {
+	for {
+		changes, more, err = l.readLog(ctx, key, end, after)
+		if !errors.Is(err, errUnreachable) {
+			return changes, more, err
+		}
+		select {
+		case <-time.After(firstPause):
+		case <-ctx.Done():
+			return nil, false, err
+		case <-l.closing.Done():
+			return nil, false, err
+		case <-l.health.bad.Done():
+			return nil, false, err
+		}
+	}
+}
+
+// readLog reads the changes after a revision.
+func (l *eventLog) readLog(ctx context.Context, key, end string, after int64) (changes []*clientv3.Event, more bool, err error) {
 	l.idle.touch()
 	leave, err := l.enterRead(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	defer leave()
-	rows, err := l.d.After(context.WithoutCancel(ctx), key, end, after, hub.FeedEvents)
+	readCtx, cancel := readContext(ctx, l.db)
+	defer cancel()
+	rows, err := l.d.After(readCtx, key, end, after, hub.FeedEvents)
 	if err != nil {
 		return nil, false, l.health.see(err)
 	}

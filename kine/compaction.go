@@ -5,6 +5,7 @@ package kine
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -16,12 +17,14 @@ import (
 const (
 	compactRetain = 1000 // newest revisions that a client's compaction never removes
 	compactBatch  = 1000 // rows in one transaction, for which writers wait
+
+	nextBatchSQL = `SELECT COALESCE((SELECT id FROM kine WHERE id > ? AND id < ? ORDER BY id LIMIT 1 OFFSET ?), ?)`
 )
 
 // Start prepares the log. It does what kine's Start does, except for repairing an old fault that these files never had.
 func (l *eventLog) Start(ctx context.Context) error {
 	var rows int
-	if err := l.d.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM kine WHERE name = 'compact_rev_key'").Scan(&rows); err != nil {
+	if err := l.d.Generic.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM kine WHERE name = 'compact_rev_key'").Scan(&rows); err != nil {
 		return l.health.see(err)
 	}
 	if rows == 0 { // the row with the compacted revision
@@ -82,15 +85,18 @@ func (l *eventLog) compactTo(ctx context.Context, revision int64) (err error) {
 		}
 	}
 	w := l.d.committer
-	err = vacuum(ctx, w.db, w.budget)
+	err = w.budget.shrink(ctx)
 	l.compactions.Add(1)
-	return errors.Join(err, sqlite.Checkpoint(ctx, w.db))
+	return errors.Join(err, w.db.Checkpoint(ctx))
 }
 
 // nextBatch returns up to which revision the batch of a compaction goes that comes after from. It has compactBatch rows, however
 // far apart their revisions are: those of a restored store are 10^9 later, and those of one from a pod may be anywhere.
 func (l *eventLog) nextBatch(ctx context.Context, from, revision int64) (next int64, err error) {
-	err = l.d.committer.db.QueryRowContext(ctx, `SELECT COALESCE((SELECT id FROM kine WHERE id > ? AND id < ? ORDER BY id LIMIT 1 OFFSET ?), ?)`,
+	db := l.d.committer.db
+	ctx, cancel := withTimeout(ctx, db)
+	defer cancel()
+	err = db.Writer().QueryRowContext(ctx, db.Adapt(nextBatchSQL),
 		from, revision, compactBatch-1, revision).Scan(&next)
 	return next, err
 }
@@ -107,18 +113,21 @@ func (l *eventLog) forgetHistory(after int64) bool {
 }
 
 func (l *eventLog) compactBatch(ctx context.Context, revision int64) error {
-	tx, err := l.d.committer.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	for _, stmt := range []struct {
-		sql  string
-		args []any
-	}{{sqlite.CompactSQL, []any{revision, revision}}, {sqlite.SetCompactedSQL, []any{revision}}} {
-		if _, err := tx.ExecContext(ctx, stmt.sql, stmt.args...); err != nil {
-			_ = tx.Rollback() // the first error is the one to return
+	w := l.d.committer
+	ctx, cancel := withTimeout(ctx, w.db)
+	defer cancel()
+	var freed int64
+	w.budget.unsure.Store(true)
+	return inTx(ctx, w.db, func(tx *sql.Tx) (err error) {
+		if freed, err = w.db.Compact(ctx, tx, revision); err != nil {
 			return err
 		}
-	}
-	return tx.Commit()
+		_, err = tx.ExecContext(ctx, w.db.Adapt(sqlite.SetCompactedSQL), revision)
+		return err
+	}, func() {
+		w.budget.unsure.Store(false)
+		if freed > 0 {
+			w.budget.set(w.budget.used.Load()-freed, w.budget.free.Load())
+		}
+	})
 }

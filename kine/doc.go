@@ -1,7 +1,7 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kine stores a space's data in one SQLite file, and serves it as etcd inside the process.
+// Package kine stores a space's data in one SQLite file, or in a database server, and serves it as etcd inside the process.
 //
 // vcluster opens a [Store] when a space starts or wakes, passes its [Store.Client] to the space's API server, and
 // closes it when the space goes to sleep. Acknowledged writes survive kill -9 and power loss (requirement D1). A file

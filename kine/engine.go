@@ -5,7 +5,6 @@ package kine
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"sync"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/kine/dbms"
 	"github.com/berth-dev/berth/kine/hub"
 	"github.com/berth-dev/berth/kine/sqlite"
 )
@@ -30,8 +30,7 @@ type engine struct {
 	health    *health
 	budget    *storeBudget
 	tidier    *tidier
-	writer    *sql.DB // has one connection
-	readers   *sqlite.Readers
+	db        database
 	committer *committer
 	log       *eventLog
 	hub       *hub.Hub
@@ -43,52 +42,49 @@ type engine struct {
 	runs  sync.WaitGroup
 }
 
-// startEngine serves the store at path, which must exist and be sound. ctx limits the start.
-func startEngine(ctx context.Context, path string, o Options, log klog.Logger) (*engine, error) {
+// startEngine serves the store in a database, which must be sound. ctx limits the start.
+func startEngine(ctx context.Context, db database, o Options, log klog.Logger) (*engine, error) {
 	quietKine()
-	e := &engine{health: newHealth(path, log), budget: &storeBudget{max: o.MaxBytes, path: path, log: log, account: o.Account, volume: o.Volume}}
-	if err := e.start(ctx, path, o); err != nil {
+	e := &engine{db: db, health: newHealth(db, log),
+		budget: &storeBudget{max: o.MaxBytes, db: db, log: log, account: o.Account, volume: o.Volume}}
+	if err := e.start(ctx, o); err != nil {
 		return nil, errors.Join(sqlite.AsDamage(err), e.close())
 	}
 	return e, nil
 }
 
-func (e *engine) start(ctx context.Context, path string, o Options) (err error) {
-	e.writer = sqlite.OpenOne(path, sqlite.WriterParams)
-	// This moves the write-ahead log of a killed process into the file, and creates indexes that another version of
-	// kine did not.
-	for _, stmt := range append(sqlite.Schema, "PRAGMA wal_checkpoint(TRUNCATE)") {
-		if _, err := e.writer.ExecContext(ctx, stmt); err != nil {
-			return err
-		}
-	}
-	if e.readers, err = sqlite.OpenReaders(ctx, path); err != nil {
+func (e *engine) start(ctx context.Context, o Options) error {
+	if err := e.db.Open(ctx); err != nil {
 		return err
 	}
 	var last int64
-	if err := e.writer.QueryRowContext(ctx, "SELECT COALESCE(MAX(id), 0) FROM kine").Scan(&last); err != nil {
+	if err := e.db.Writer().QueryRowContext(ctx, "SELECT COALESCE(MAX(id), 0) FROM kine").Scan(&last); err != nil {
 		return err
 	}
 	runCtx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.tidier = &tidier{ctx: runCtx, budget: e.budget, history: o.History}
 	e.budget.pressed = e.tidier.wake
-	counted, err := countObjects(ctx, e.writer, o.Account)
+	counted, err := countObjects(ctx, e.db, o.Account)
 	if err != nil {
 		return err
 	}
-	e.committer = newCommitter(e.writer, e.budget, counted, e.tidier.written, last)
+	e.committer = newCommitter(runCtx, e.db, e.health, e.budget, counted, e.written(o.Replica), last)
 
-	d := &dialect{Generic: e.readers.Generic, committer: e.committer}
+	d := &dialect{Generic: e.db.Readers(), committer: e.committer}
 	idle := &idler{release: e.release}
-	e.log = &eventLog{d: d, health: e.health, idle: idle, reading: make(chan struct{}, sqlite.MaxReaders), maxList: listBytes, account: o.Account, run: runCtx,
+	e.log = &eventLog{d: d, health: e.health, db: e.db, idle: idle, reading: make(chan struct{}, dbms.MaxReaders), maxList: listBytes, account: o.Account, run: runCtx,
 		SQLLog: sqllog.New(d, 0, 0, 0, 0, 0, 0)} // without kine's background work
 	e.tidier.log = e.log
 	e.hub = hub.New(runCtx, last, e.log.changes, e.log.last)
 	context.AfterFunc(e.health.bad, e.hub.Close)
 	e.backend = &backend{LogStructured: logstructured.New(e.log), health: e.health, hub: e.hub, idle: idle}
 	e.backend.closing, e.backend.end = context.WithCancel(context.Background())
-	e.expiry = &expiry{clock: clock.RealClock{}, db: e.readers.DB, health: e.health,
+	if server, is := e.db.(serverDatabase); is {
+		e.backend.fence = &fence{check: server.CheckEpoch, health: e.health, ctx: e.backend.closing}
+	}
+	e.log.closing = e.backend.closing
+	e.expiry = &expiry{clock: clock.RealClock{}, db: e.db, health: e.health,
 		enter: e.backend.enter, leave: e.backend.calls.Done,
 		delete: func(ctx context.Context, key string, rev int64) error {
 			_, _, _, err := e.backend.Delete(ctx, key, rev)
@@ -99,7 +95,7 @@ func (e *engine) start(ctx context.Context, path string, o Options) (err error) 
 	if err := e.run(runCtx); err != nil {
 		return err
 	}
-	if _, _, err := e.budget.measure(ctx, e.writer); err != nil {
+	if _, _, err := e.budget.measureAll(ctx); err != nil {
 		return err
 	}
 	e.budget.volume.add(e.budget)
@@ -120,24 +116,18 @@ func (e *engine) run(ctx context.Context) error {
 	return e.expiry.start(ctx)
 }
 
-// release closes the connections and so frees SQLite's memory. When the last one is closed, the file has no write-ahead
-// log.
+// release closes the connections of an idle store.
 func (e *engine) release() {
 	if e.backend.enterQuietly() != nil {
 		return
 	}
 	defer e.backend.calls.Done()
-	// SQLite does this when it closes the last connection, but without reporting an error of the disk.
-	if err := sqlite.Checkpoint(context.Background(), e.writer); err != nil {
+	if err := e.db.Release(); err != nil {
 		_ = e.health.see(err)
-		return
 	}
-	sqlite.Release(e.readers.DB, sqlite.KeptReaders)
-	sqlite.Release(e.writer, 1)
-	sqlite.FreeOSMemory()
 }
 
-// close ends everything that start has started, even if start failed, from the clients down to the file.
+// close ends everything that start has started, even if start failed, from the clients down to the database.
 func (e *engine) close() error {
 	if e.backend != nil {
 		e.backend.close()
@@ -154,16 +144,8 @@ func (e *engine) close() error {
 	if e.committer != nil {
 		e.committer.close()
 	}
-	var err error
-	if e.readers != nil {
-		err = e.readers.Close()
-	}
-	if e.writer != nil {
-		if _, bad := e.health.check(); bad == nil {
-			err = errors.Join(err, sqlite.Checkpoint(context.Background(), e.writer))
-		}
-		err = errors.Join(err, e.writer.Close())
-	}
+	_, bad := e.health.check()
+	err := e.db.Close(bad == nil)
 	e.health.cancel()
 	return err
 }

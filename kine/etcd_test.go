@@ -21,7 +21,11 @@ import (
 )
 
 func TestAKeyIsCreatedOnceUpdatedAtItsVersionAndDeletedAtItsVersion(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAKeyIsCreatedOnceUpdatedAtItsVersionAndDeletedAtItsVersion)
+}
+
+func testAKeyIsCreatedOnceUpdatedAtItsVersionAndDeletedAtItsVersion(t *testing.T, p place) {
+	s := p.open(t)
 	c := s.Client().Kubernetes
 	const kv = "/registry/configmaps/default/a"
 
@@ -65,8 +69,10 @@ func TestAKeyIsCreatedOnceUpdatedAtItsVersionAndDeletedAtItsVersion(t *testing.T
 	}
 }
 
-func TestAPutWritesWhateverWasThere(t *testing.T) {
-	s := openNew(t)
+func TestAPutWritesWhateverWasThere(t *testing.T) { onEach(t, testAPutWritesWhateverWasThere) }
+
+func testAPutWritesWhateverWasThere(t *testing.T, p place) {
+	s := p.open(t)
 	watch := s.Client().Watch(t.Context(), "/registry/a")
 	const writers, writes = 4, 20
 	var writing sync.WaitGroup
@@ -85,16 +91,20 @@ func TestAPutWritesWhateverWasThere(t *testing.T) {
 	writing.Wait()
 }
 
-func TestAFutureRevisionIsRefused(t *testing.T) {
-	s := openNew(t)
+func TestAFutureRevisionIsRefused(t *testing.T) { onEach(t, testAFutureRevisionIsRefused) }
+
+func testAFutureRevisionIsRefused(t *testing.T, p place) {
+	s := p.open(t)
 	create(t, s, "/registry/a", "1")
 	if _, err := s.Client().Kubernetes.Get(t.Context(), "/registry/a", kubernetes.GetOptions{Revision: 1 << 40}); !errors.Is(err, rpctypes.ErrFutureRev) {
 		t.Errorf("get = %v, want %v", err, rpctypes.ErrFutureRev)
 	}
 }
 
-func TestAListComesInPagesOfOneMoment(t *testing.T) {
-	s := openNew(t)
+func TestAListComesInPagesOfOneMoment(t *testing.T) { onEach(t, testAListComesInPagesOfOneMoment) }
+
+func testAListComesInPagesOfOneMoment(t *testing.T, p place) {
+	s := p.open(t)
 	c := s.Client().Kubernetes
 	const n = 25
 	for i := range n {
@@ -149,7 +159,11 @@ func TestAListComesInPagesOfOneMoment(t *testing.T) {
 }
 
 func TestAnEmptyListAndTheWatchFromItMissNothing(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAnEmptyListAndTheWatchFromItMissNothing)
+}
+
+func testAnEmptyListAndTheWatchFromItMissNothing(t *testing.T, p place) {
+	s := p.open(t)
 	var clients sync.WaitGroup
 	for c := range 4 {
 		clients.Go(func() {
@@ -179,8 +193,10 @@ func TestAnEmptyListAndTheWatchFromItMissNothing(t *testing.T) {
 	clients.Wait()
 }
 
-func TestALeaseTakesItsKeyWithIt(t *testing.T) {
-	s := openNew(t)
+func TestALeaseTakesItsKeyWithIt(t *testing.T) { onEach(t, testALeaseTakesItsKeyWithIt) }
+
+func testALeaseTakesItsKeyWithIt(t *testing.T, p place) {
+	s := p.open(t)
 	lease, err := s.Client().Grant(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +222,11 @@ func TestALeaseTakesItsKeyWithIt(t *testing.T) {
 
 // The API server compacts every five minutes; a client that was away longer must be told.
 func TestACompactedRevisionIsGoneForReadsAndWatches(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testACompactedRevisionIsGoneForReadsAndWatches)
+}
+
+func testACompactedRevisionIsGoneForReadsAndWatches(t *testing.T, p place) {
+	s := p.open(t)
 	c := s.Client().Kubernetes
 	first := create(t, s, "/registry/a", "0")
 	rev := first
@@ -244,7 +264,11 @@ func TestACompactedRevisionIsGoneForReadsAndWatches(t *testing.T) {
 
 // Design: published figures of kine are 32 to 89 % errors with 50 writers.
 func TestFiftyWritersHaveNoErrorsAndWatchersSeeEveryWriteInOrder(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testFiftyWritersHaveNoErrorsAndWatchersSeeEveryWriteInOrder)
+}
+
+func testFiftyWritersHaveNoErrorsAndWatchersSeeEveryWriteInOrder(t *testing.T, p place) {
+	s := p.open(t)
 	const writers, writes, watchers = 50, 40, 10
 	var watching sync.WaitGroup
 	for range watchers {
@@ -327,7 +351,11 @@ func events(t *testing.T, watch clientv3.WatchChan) func(func(*clientv3.Event) b
 // D1: of those who delete or update one version at once, one succeeds. The others find nothing if it was deleted, as with etcd: what
 // is left of a deleted key in the store must not be taken for an empty object, which admission would then be asked about.
 func TestOneOfSeveralWritersOfAVersionSucceeds(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testOneOfSeveralWritersOfAVersionSucceeds)
+}
+
+func testOneOfSeveralWritersOfAVersionSucceeds(t *testing.T, p place) {
+	s := p.open(t)
 	c := s.Client().Kubernetes
 	const rounds, writers = 200, 4
 	for round := range rounds {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ import (
 	kineserver "github.com/k3s-io/kine/pkg/server"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine/dbms"
 	"github.com/berth-dev/berth/kine/hub"
 )
 
@@ -24,6 +26,7 @@ import (
 type eventLog struct {
 	*sqllog.SQLLog
 	d      *dialect
+	db     database
 	health *health
 	idle   *idler
 	// reading has an element for each current reader.
@@ -31,6 +34,7 @@ type eventLog struct {
 	maxList int64           // maximum bytes of keys and values in a list
 	account *bounds.Account // counts what is read outside of requests
 	run     context.Context // ends with the store
+	closing context.Context // ends when the store begins to close
 
 	compacting sync.Mutex
 	compacted  atomic.Int64 // before it, versions are removed or about to be
@@ -55,12 +59,17 @@ func (l *eventLog) List(ctx context.Context, key, end string, limit, revision in
 		return 0, nil, err
 	}
 	defer leave()
+	if end != "" {
+		key = l.d.TranslateStartKey(key)
+	}
 	before := l.last()
 	var rows *sql.Rows
-	if unbound := context.WithoutCancel(ctx); revision == 0 {
-		rows, err = l.d.ListCurrent(unbound, key, end, limit, includeDeletes, keysOnly)
+	readCtx, cancel := readContext(ctx, l.db)
+	defer cancel()
+	if revision == 0 {
+		rows, err = l.d.ListCurrent(readCtx, key, end, limit, includeDeletes, keysOnly)
 	} else {
-		rows, err = l.d.List(unbound, key, end, limit, revision, includeDeletes, keysOnly)
+		rows, err = l.d.List(readCtx, key, end, limit, revision, includeDeletes, keysOnly)
 	}
 	rev, events, err := l.read(ctx, rows, err, before, revision, !keysOnly, end != "" && limit > 0)
 	if err == nil {
@@ -92,10 +101,17 @@ func (l *eventLog) enterList(ctx context.Context, byTurns bool) (leave func(), e
 	}, nil
 }
 
-// enterRead waits for a free reader, until ctx ends. The reads that follow use a context without an end. Otherwise,
-// SQLite's driver would start a goroutine for each row of a list to wait for the context, which takes longer than
-// reading the row.
+// enterRead waits for a free reader, until ctx ends.
 func (l *eventLog) enterRead(ctx context.Context) (leave func(), err error) {
+	if l.d.committer.link.lost.Load() {
+		return nil, errUnreachable
+	}
+	if cache, is := l.db.(cachedDatabase); is {
+		if err := cache.Fresh(ctx); err != nil {
+			return nil, l.failed(ctx, err)
+		}
+		l.health.reached()
+	}
 	select {
 	case l.reading <- struct{}{}:
 		return func() { <-l.reading }, nil
@@ -109,16 +125,18 @@ func (l *eventLog) read(
 	ctx context.Context, rows *sql.Rows, err error, before, revision int64, val, pages bool,
 ) (int64, kineserver.Events, error) {
 	if err != nil {
-		return 0, nil, l.health.see(err)
+		return 0, nil, l.failed(ctx, err)
 	}
 	limit, leave := l.readLimit(ctx, pages)
 	defer leave()
 	rev, compacted, events, cut, err := readEvents(ctx, rows, val, limit)
 	if err != nil {
-		return 0, nil, l.health.see(err)
+		return 0, nil, l.failed(ctx, err)
 	}
 	noteCut(ctx, cut)
-	l.d.committer.reached(rev)
+	if err := l.saw(rev); err != nil {
+		return 0, nil, err
+	}
 	if len(events) == 0 { // otherwise, the rows contain the revision at which they were read
 		rev, compacted = before, l.compacted.Load()
 	}
@@ -136,12 +154,35 @@ func (l *eventLog) Count(ctx context.Context, key, end string, revision int64) (
 		return 0, 0, err
 	}
 	defer leave()
-	rev, n, err := l.SQLLog.Count(context.WithoutCancel(ctx), key, end, revision)
-	l.d.committer.reached(rev)
+	readCtx, cancel := readContext(ctx, l.db)
+	defer cancel()
+	rev, n, err := l.SQLLog.Count(readCtx, key, end, revision)
+	if err == nil {
+		err = l.saw(rev)
+	}
 	if err == nil && revision > 0 {
 		rev = revision
 	}
-	return rev, n, l.health.see(err)
+	return rev, n, l.failed(ctx, err)
+}
+
+// failed returns the error of a read for the client. That its context has ended is not an error of the database.
+func (l *eventLog) failed(ctx context.Context, err error) error {
+	if ended := ctx.Err(); err != nil && ended != nil && l.db.Fault(err) != dbms.Fenced {
+		return ended
+	}
+	return l.health.see(err)
+}
+
+// saw records a revision that a read has found in the database. If this store can't have written it, another process has taken
+// the database over.
+func (l *eventLog) saw(rev int64) error {
+	if rev > l.d.committer.tried.Load() {
+		return l.health.see(fmt.Errorf("%w: it has written revision %d", dbms.ErrFenced, rev))
+	}
+	l.d.committer.reached(rev)
+	l.health.reached()
+	return nil
 }
 
 // maxAppends is how often a write is tried in a full store. Other writes may use the space that was freed for it.

@@ -36,7 +36,7 @@ const (
 // file, with an index. A store without leases has no cost.
 type expiry struct {
 	clock  clock.WithDelayedExecution
-	db     *sql.DB // for reads
+	db     database
 	health *health
 	delete func(ctx context.Context, key string, revision int64) error
 	enter  func() error // admits a round, or returns an error if the store is closed
@@ -66,7 +66,9 @@ func (e *expiry) find(ctx context.Context) (next int64, err error) {
 	e.mu.Lock()
 	lease, rev := e.doneLease, e.doneRev
 	e.mu.Unlock()
-	err = e.db.QueryRowContext(ctx, nextSQL, lease, rev).Scan(&next)
+	ctx, cancel := withTimeout(ctx, e.db)
+	defer cancel()
+	err = e.db.Readers().DB.QueryRowContext(ctx, e.db.Adapt(nextSQL), lease, rev).Scan(&next)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -160,7 +162,9 @@ func (e *expiry) due() (due []dueKey, err error) {
 	e.mu.Lock()
 	lease, rev := e.doneLease, e.doneRev
 	e.mu.Unlock()
-	rows, err := e.db.Query(dueSQL, e.clock.Now().Unix(), lease, rev, expiryBatch)
+	ctx, cancel := withTimeout(context.Background(), e.db)
+	defer cancel()
+	rows, err := e.db.Readers().DB.QueryContext(ctx, e.db.Adapt(dueSQL), e.clock.Now().Unix(), lease, rev, expiryBatch)
 	if err != nil {
 		return nil, e.health.see(err)
 	}

@@ -4,7 +4,6 @@
 package kine_test
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,8 +15,11 @@ import (
 
 // Issue 3: a sleeping space wakes for its next TTL, which sleep doesn't lengthen.
 func TestAStoreTellsItsNextExpiryAndKeepsItWhileClosed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := openAt(t, path)
+	onEach(t, testAStoreTellsItsNextExpiryAndKeepsItWhileClosed)
+}
+
+func testAStoreTellsItsNextExpiryAndKeepsItWhileClosed(t *testing.T, p place) {
+	s := p.open(t)
 	if _, ok, err := s.NextExpiry(t.Context()); ok || err != nil {
 		t.Fatalf("a store without leases has a next expiry: %v", err)
 	}
@@ -35,7 +37,7 @@ func TestAStoreTellsItsNextExpiryAndKeepsItWhileClosed(t *testing.T) {
 			t.Errorf("next expiry is %s, %t, %v, want about %s: that of a version that was replaced doesn't count", next, ok, err, want)
 		}
 		closeStore(t, s)
-		s = openAt(t, path)
+		s = p.open(t)
 	}
 	remove(t, s, "/registry/events/soon", soon)
 	if next, ok, err := s.NextExpiry(t.Context()); err != nil || !ok || next.Before(want.Add(10*time.Minute)) {
@@ -45,8 +47,11 @@ func TestAStoreTellsItsNextExpiryAndKeepsItWhileClosed(t *testing.T) {
 }
 
 func TestWhatExpiredWhileAStoreWasClosedGoesWhenItOpens(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := openAt(t, path)
+	onEach(t, testWhatExpiredWhileAStoreWasClosedGoesWhenItOpens)
+}
+
+func testWhatExpiredWhileAStoreWasClosedGoesWhenItOpens(t *testing.T, p place) {
+	s := p.open(t)
 	for _, key := range []string{"/registry/events/a", "/registry/events/b"} {
 		putFor(t, s, key, 1)
 	}
@@ -57,7 +62,7 @@ func TestWhatExpiredWhileAStoreWasClosedGoesWhenItOpens(t *testing.T) {
 	}
 	closeStore(t, s)
 	until(t, func() bool { return time.Now().After(next) })
-	s = openAt(t, path)
+	s = p.open(t)
 	until(t, func() bool {
 		return value(t, s, "/registry/events/a") == "" && value(t, s, "/registry/events/b") == ""
 	})

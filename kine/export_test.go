@@ -11,20 +11,20 @@ import (
 // Pragma reads a setting of the connection that writes.
 func (s *Store) Pragma(ctx context.Context, name string) (string, error) {
 	var v string
-	err := s.engine.writer.QueryRowContext(ctx, "PRAGMA "+name).Scan(&v)
+	err := s.engine.db.Writer().QueryRowContext(ctx, "PRAGMA "+name).Scan(&v)
 	return v, err
 }
 
 // LimitPages makes the file as full as a disk can be: SQLite fails as it does there.
 func (s *Store) LimitPages(ctx context.Context, n int) error {
-	_, err := s.engine.writer.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", n))
+	_, err := s.engine.db.Writer().ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", n))
 	return err
 }
 
 // Release does what happens to an idle store, and returns how many connections are open after.
 func (s *Store) Release() int {
 	s.engine.release()
-	return s.engine.readers.DB.Stats().OpenConnections + s.engine.writer.Stats().OpenConnections
+	return s.engine.db.Readers().DB.Stats().OpenConnections + s.engine.db.Writer().Stats().OpenConnections
 }
 
 // TellProgress does what happens a while after others' keys were written.

@@ -12,6 +12,8 @@ import (
 	"github.com/mattn/go-sqlite3"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // Errors of the disk can't be had from a real one at will.
@@ -43,7 +45,7 @@ func TestAnErrorOfTheDiskEndsTheServingOnlyIfWhatIsServedMayBeWrong(t *testing.T
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHealth("state.db", klog.Background())
+			h := newHealth(sqlite.NewDatabase("state.db"), klog.Background())
 			defer h.cancel()
 			if shown := h.see(c.err); !errors.Is(shown, c.shown) {
 				t.Errorf("client sees %v, want %v. %s", shown, c.shown, c.reason)

@@ -6,7 +6,6 @@ package kine_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -15,13 +14,16 @@ import (
 
 // Issue 3: an idle store costs next to nothing, and nobody can tell.
 func TestAnIdleStoreLetsGoOfItsConnectionsAndWatchesGoOn(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := openAt(t, path)
+	onEach(t, testAnIdleStoreLetsGoOfItsConnectionsAndWatchesGoOn)
+}
+
+func testAnIdleStoreLetsGoOfItsConnectionsAndWatchesGoOn(t *testing.T, p place) {
+	s := p.open(t)
 	watch := s.Client().Watch(t.Context(), "/registry/", clientv3.WithPrefix())
 	rev := create(t, s, "/registry/a", "0")
 	for i := range 5 {
 		until(t, func() bool { return s.Release() == 0 }) // the watch may be reading
-		if _, err := os.Stat(path + "-wal"); !os.IsNotExist(err) {
+		if _, err := os.Stat(p.path + "-wal"); !os.IsNotExist(err) {
 			t.Errorf("the log is there: %v", err)
 		}
 		if v := value(t, s, "/registry/a"); v != fmt.Sprint(i) {

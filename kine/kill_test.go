@@ -25,7 +25,7 @@ func TestNoAcknowledgedWriteIsLostToAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	acked, snapshots := map[string]int64{}, 0
 	for round, end := 0, time.Now().Add(10*time.Second); round < 14 && time.Now().Before(end); round++ {
-		c := startChild(t, path)
+		c := startChild(t, place{path: path})
 		after := time.Duration(rand.Int64N(int64(700 * time.Millisecond)))
 		if round%4 == 0 {
 			after = time.Duration(rand.Int64N(int64(60 * time.Millisecond))) // about when it opens
@@ -49,10 +49,10 @@ func TestNoAcknowledgedWriteIsLostToAKill(t *testing.T) {
 		timer.Stop()
 		_ = c.cmd.Wait()
 		if round%3 == 2 {
-			mustHold(t, path, acked)
+			mustHold(t, place{path: path}, acked)
 		}
 	}
-	mustHold(t, path, acked)
+	mustHold(t, place{path: path}, acked)
 	if len(acked) < 100 || snapshots < 3 {
 		t.Errorf("only %d writes and %d snapshots in all rounds: the test shows nothing", len(acked), snapshots)
 	}
@@ -65,7 +65,7 @@ func TestNoAcknowledgedWriteIsLostToAKill(t *testing.T) {
 		}
 		restored := filepath.Join(t.TempDir(), name)
 		mustRestore(t, filepath.Join(filepath.Dir(path), name), restored)
-		mustHold(t, restored, nil)
+		mustHold(t, place{path: restored}, nil)
 		whole++
 	}
 	if whole == 0 {
@@ -73,9 +73,9 @@ func TestNoAcknowledgedWriteIsLostToAKill(t *testing.T) {
 	}
 }
 
-func mustHold(t *testing.T, path string, acked map[string]int64) {
+func mustHold(t *testing.T, p place, acked map[string]int64) {
 	t.Helper()
-	s, err := kine.Open(t.Context(), kine.Options{Path: path})
+	s, err := kine.Open(t.Context(), p.options(kine.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func mustHold(t *testing.T, path string, acked map[string]int64) {
 
 func TestAStoreIsOpenOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	c := startChild(t, path)
+	c := startChild(t, place{path: path})
 	if !c.out.Scan() || c.out.Text() != "open" {
 		t.Fatalf("child said %q", c.out.Text())
 	}

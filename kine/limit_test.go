@@ -6,7 +6,6 @@ package kine_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,16 +17,6 @@ import (
 
 	"github.com/berth-dev/berth/kine"
 )
-
-func openLimited(t *testing.T, path string, limit int64) *kine.Store {
-	t.Helper()
-	s, err := kine.Open(t.Context(), kine.Options{Path: path, Name: "demo", MaxBytes: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeStore(t, s) })
-	return s
-}
 
 func stats(t *testing.T, s *kine.Store) kine.Stats {
 	t.Helper()
@@ -58,9 +47,12 @@ func fill(t *testing.T, s *kine.Store, prefix string, size int) map[string]int64
 
 // D3: a store has a limit, says so, takes deletions, and then writes again and gives its space back.
 func TestAFullStoreRefusesWritesUntilSomethingIsDeleted(t *testing.T) {
+	onEach(t, testAFullStoreRefusesWritesUntilSomethingIsDeleted)
+}
+
+func testAFullStoreRefusesWritesUntilSomethingIsDeleted(t *testing.T, p place) {
 	const limit = 8 << 20
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := openLimited(t, path, limit)
+	s := p.openWith(t, kine.Options{MaxBytes: limit})
 	c := s.Client()
 	kept := create(t, s, "/registry/kept", "1")
 	revs := fill(t, s, "/registry/a/", 50<<10)
@@ -94,14 +86,18 @@ func TestAFullStoreRefusesWritesUntilSomethingIsDeleted(t *testing.T) {
 	}
 	last := stats(t, s).Revision
 	closeStore(t, s)
-	if got := stats(t, openLimited(t, path, limit)).Revision; got != last {
+	if got := stats(t, p.openWith(t, kine.Options{MaxBytes: limit})).Revision; got != last {
 		t.Errorf("revision is %d, was %d: that of the last deletion must not be compacted away", got, last)
 	}
 }
 
 // What has been deleted is no reason to refuse: many objects are updated before they are deleted.
 func TestAFullStoreTakesAWriteAsSoonAsSomethingIsDeleted(t *testing.T) {
-	s := openLimited(t, filepath.Join(t.TempDir(), "state.db"), 4<<20)
+	onEach(t, testAFullStoreTakesAWriteAsSoonAsSomethingIsDeleted)
+}
+
+func testAFullStoreTakesAWriteAsSoonAsSomethingIsDeleted(t *testing.T, p place) {
+	s := p.openWith(t, kine.Options{MaxBytes: 4 << 20})
 	revs := fill(t, s, "/registry/a/", 100<<10)
 	for key, rev := range revs {
 		remove(t, s, key, rev)
@@ -110,8 +106,10 @@ func TestAFullStoreTakesAWriteAsSoonAsSomethingIsDeleted(t *testing.T) {
 }
 
 // D3: what has been overwritten is no reason to refuse, also if the store is compacted by itself at that moment.
-func TestAStoreOfAFewObjectsIsNeverFull(t *testing.T) {
-	s := openLimited(t, filepath.Join(t.TempDir(), "state.db"), 4<<20)
+func TestAStoreOfAFewObjectsIsNeverFull(t *testing.T) { onEach(t, testAStoreOfAFewObjectsIsNeverFull) }
+
+func testAStoreOfAFewObjectsIsNeverFull(t *testing.T, p place) {
+	s := p.openWith(t, kine.Options{MaxBytes: 4 << 20})
 	large := []byte(strings.Repeat("x", 100<<10))
 	var writing sync.WaitGroup
 	for w := range 4 {
@@ -159,8 +157,12 @@ func TestACompactionGivesSpaceBack(t *testing.T) {
 
 // Without a compaction of its own, a store would fill within the API server's five minutes.
 func TestAStoreThatIsWrittenOverAndOverStaysWithinItsLimit(t *testing.T) {
+	onEach(t, testAStoreThatIsWrittenOverAndOverStaysWithinItsLimit)
+}
+
+func testAStoreThatIsWrittenOverAndOverStaysWithinItsLimit(t *testing.T, p place) {
 	const limit = 16 << 20
-	s := openLimited(t, filepath.Join(t.TempDir(), "state.db"), limit)
+	s := p.openWith(t, kine.Options{MaxBytes: limit})
 	value := strings.Repeat("x", 20<<10)
 	var writing sync.WaitGroup
 	for w := range 8 {
@@ -189,8 +191,10 @@ func TestAStoreThatIsWrittenOverAndOverStaysWithinItsLimit(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooLargeForEtcdIsRefused(t *testing.T) {
-	s := openNew(t)
+func TestWhatIsTooLargeForEtcdIsRefused(t *testing.T) { onEach(t, testWhatIsTooLargeForEtcdIsRefused) }
+
+func testWhatIsTooLargeForEtcdIsRefused(t *testing.T, p place) {
+	s := p.open(t)
 	large := strings.Repeat("x", 2<<20)
 	if resp, err := s.Client().Kubernetes.OptimisticPut(t.Context(), "/registry/a", []byte(large), 0, kubernetes.PutOptions{}); err == nil {
 		t.Errorf("put of 2 MiB: %+v", resp)
@@ -202,7 +206,11 @@ func TestWhatIsTooLargeForEtcdIsRefused(t *testing.T) {
 
 // A list holds all it returns in memory, in a process that many spaces share.
 func TestAListThatIsTooLargeIsRefusedAndComesInPages(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAListThatIsTooLargeIsRefusedAndComesInPages)
+}
+
+func testAListThatIsTooLargeIsRefusedAndComesInPages(t *testing.T, p place) {
+	s := p.open(t)
 	s.LimitLists(100 << 10)
 	for i := range 30 {
 		create(t, s, fmt.Sprintf("/registry/pods/%02d", i), strings.Repeat("x", 5000))
@@ -217,12 +225,10 @@ func TestAListThatIsTooLargeIsRefusedAndComesInPages(t *testing.T) {
 }
 
 // D3: nobody but the store has to see to it that its history goes.
-func TestAStoreForgetsItsHistoryInTime(t *testing.T) {
-	s, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(t.TempDir(), "state.db"), History: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeStore(t, s)
+func TestAStoreForgetsItsHistoryInTime(t *testing.T) { onEach(t, testAStoreForgetsItsHistoryInTime) }
+
+func testAStoreForgetsItsHistoryInTime(t *testing.T, p place) {
+	s := p.openWith(t, kine.Options{History: 20 * time.Millisecond})
 	rev := create(t, s, "/registry/a", "0")
 	for i := range 1100 {
 		rev = put(t, s, "/registry/a", fmt.Sprint(i), rev)
@@ -234,9 +240,10 @@ func TestAStoreForgetsItsHistoryInTime(t *testing.T) {
 }
 
 // A space that sleeps soon after each wake is never up for the API server's five minutes.
-func TestAStoreThatClosesIsCompacted(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := openAt(t, path)
+func TestAStoreThatClosesIsCompacted(t *testing.T) { onEach(t, testAStoreThatClosesIsCompacted) }
+
+func testAStoreThatClosesIsCompacted(t *testing.T, p place) {
+	s := p.open(t)
 	var writing sync.WaitGroup
 	for w := range 20 {
 		writing.Go(func() {
@@ -250,7 +257,7 @@ func TestAStoreThatClosesIsCompacted(t *testing.T) {
 	writing.Wait()
 	last := mustRevision(t, s)
 	closeStore(t, s)
-	s = openAt(t, path)
+	s = p.open(t)
 	if got := stats(t, s); got.CompactedRevision != last-1000 || got.Revision != last {
 		t.Errorf("compacted to %d of %d, want %d", got.CompactedRevision, got.Revision, last-1000)
 	}

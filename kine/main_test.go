@@ -6,6 +6,7 @@ package kine_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.uber.org/goleak"
 
+	"github.com/berth-dev/berth/internal/testservers"
 	"github.com/berth-dev/berth/kine"
 )
 
@@ -25,6 +27,9 @@ import (
 const childEnv = "KINE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
+	if testservers.Serve() {
+		return
+	}
 	if path := os.Getenv(childEnv); path != "" {
 		run := runChild
 		if os.Getenv(carelessEnv) != "" {
@@ -36,22 +41,37 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		testservers.Stop()
+		os.Exit(code)
+	}), goleak.IgnoreAnyFunction("github.com/berth-dev/berth/internal/testservers.(*Server).launch.func1"))
 }
+
+// childCacheEnv is the path of the child's cache.
+const childCacheEnv = "KINE_TEST_CHILD_CACHE"
 
 const childWriters = 8
 
 // runChild prints each key once its write is acknowledged, and each snapshot once it is made. Keys and values tell who
 // wrote them. Meanwhile the store is compacted, and let go of as if it were idle.
 func runChild(path string) error {
-	s, err := kine.Open(context.Background(), kine.Options{Path: path, Name: "child"})
+	options := kine.Options{Path: path, Name: "child"}
+	if text, ok := strings.CutPrefix(path, "{"); ok {
+		options = kine.Options{Name: "demo", Path: os.Getenv(childCacheEnv), Server: &kine.Server{}}
+		if err := json.Unmarshal([]byte("{"+text), options.Server); err != nil {
+			return err
+		}
+	}
+	s, err := kine.Open(context.Background(), options)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	fmt.Println("open")
 	var wg sync.WaitGroup
-	wg.Go(func() { snapshots(s, path) })
+	if options.Server == nil {
+		wg.Go(func() { snapshots(s, path) })
+	}
 	wg.Go(func() { churn(s) })
 	for w := range childWriters {
 		wg.Go(func() {
@@ -108,10 +128,18 @@ type child struct {
 	out *bufio.Scanner
 }
 
-func startChild(t *testing.T, path string) *child {
+func startChild(t *testing.T, p place) *child {
 	t.Helper()
+	path := p.path
+	if p.server != nil {
+		text, err := json.Marshal(p.server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path = string(text)
+	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+path)
+	cmd.Env = append(os.Environ(), childEnv+"="+path, childCacheEnv+"="+p.path)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -122,6 +150,30 @@ func startChild(t *testing.T, path string) *child {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return &child{cmd, bufio.NewScanner(out)}
+}
+
+// note records a write that the child has said to be acknowledged.
+func (c *child) note(t *testing.T, acked map[string]int64) {
+	key, rev, ok := strings.Cut(c.out.Text(), " ")
+	if !ok || key == "snapshot" {
+		return
+	}
+	var n int64
+	if _, err := fmt.Sscan(rev, &n); err != nil {
+		t.Errorf("child said %q", c.out.Text())
+	}
+	acked[key] = n
+}
+
+// stopped reports whether all threads of the process are stopped.
+func (c *child) stopped(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(state, "T")
 }
 
 // kill ends the process as it stands, and waits for it.

@@ -10,6 +10,7 @@ import (
 	kineserver "github.com/k3s-io/kine/pkg/server"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine/dbms"
 )
 
 // countSQL counts the existing keys in a range. It reads the index, and only the newest row of each key.
@@ -46,11 +47,15 @@ type objects struct {
 	count   numbers
 }
 
-func countObjects(ctx context.Context, q querier, a *bounds.Account) (objects, error) {
+func countObjects(ctx context.Context, db database, a *bounds.Account) (objects, error) {
+	return countObjectsWith(ctx, db.Writer(), db.Adapt(countSQL), a)
+}
+
+func countObjectsWith(ctx context.Context, q dbms.Querier, statement string, a *bounds.Account) (objects, error) {
 	o := objects{account: a}
 	for i, k := range kinds {
 		end := strings.TrimSuffix(k.prefix, "/") + "0" // the character after a slash
-		if err := q.QueryRowContext(ctx, countSQL, k.prefix, end).Scan(&o.count[i]); err != nil {
+		if err := q.QueryRowContext(ctx, statement, k.prefix, end).Scan(&o.count[i]); err != nil {
 			return o, err
 		}
 		a.Set(k.quantity, o.count[i])

@@ -115,7 +115,7 @@ func TestNoAcknowledgedWriteIsLostToALossOfPower(t *testing.T) {
 		} else {
 			d.fail(t, dir, random)
 		}
-		mustHold(t, filepath.Join(dir, "state.db"), before)
+		mustHold(t, place{path: filepath.Join(dir, "state.db")}, before)
 		if t.Failed() {
 			t.Fatalf("power failed after record %d of %d", at, len(all))
 		}

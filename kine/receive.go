@@ -28,12 +28,20 @@ func CheckReceived(ctx context.Context, path string, limits bounds.Limits) (err 
 	}
 	db := sqlite.OpenOne(path, sqlite.AtRestParams)
 	defer func() { err = errors.Join(sqlite.AsDamage(err), db.Close()) }()
+	if err := checkRows(ctx, db); err != nil {
+		return err
+	}
+	return checkAmounts(ctx, db, limits)
+}
+
+// checkRows checks that a file, whose schema is known to be that of a store, has only what a store can have.
+func checkRows(ctx context.Context, db *sql.DB) error {
 	for _, check := range []func(context.Context, *sql.DB) error{checkIndexes, checkTypes, checkRevisions} {
 		if err := check(ctx, db); err != nil {
 			return err
 		}
 	}
-	return checkAmounts(ctx, db, limits)
+	return nil
 }
 
 // checkIndexes checks that there are those by which a store finds its rows. Otherwise, opening it would make them.
@@ -99,7 +107,7 @@ func checkAmounts(ctx context.Context, db *sql.DB, limits bounds.Limits) error {
 	if longest > maxRequest {
 		return fmt.Errorf("%w: it has a key or an object of %d bytes, and clients can write %d", ErrDamaged, longest, maxRequest)
 	}
-	have, err := countObjects(ctx, db, nil)
+	have, err := countObjectsWith(ctx, db, countSQL, nil)
 	if err != nil {
 		return err
 	}

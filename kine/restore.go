@@ -24,7 +24,7 @@ const (
 	maxRevision = 1 << 62
 
 	gapSQL = `INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease)
-		VALUES (?, 'gap-' || ?, 0, 1, 0, 0, 0)`
+		VALUES (?, ?, 0, 1, 0, 0, 0)`
 )
 
 // Restore creates a store at path from a snapshot, which it does not change. The store has the objects of the snapshot,
@@ -78,6 +78,26 @@ func restore(ctx context.Context, snapshot, path string) (err error) {
 		return err
 	}
 	return sqlite.Place(tmp, path)
+}
+
+// Replay appends rows to the snapshot of a store at path: do is called with a function that appends them, in the order of their revisions.
+// It fails with ErrNotStore or ErrDamaged if the snapshot is not a sound store, or if the rows make it something that no store can be. After
+// an error, the file must not be used.
+func Replay(ctx context.Context, path string, do func(add func([]sqlite.Row) error) error) error {
+	if n := sqlite.SizeOf(path + "-wal"); n > 0 {
+		return fmt.Errorf("append to snapshot %s: %w: it has a log beside it", path, ErrNotStore)
+	}
+	if err := sqlite.CheckWhole(ctx, path, "quick_check"); err != nil {
+		return fmt.Errorf("append to snapshot %s: %w", path, err)
+	}
+	if err := sqlite.Replay(ctx, path, do); err != nil {
+		return err
+	}
+	db := sqlite.OpenOne(path, sqlite.AtRestParams)
+	if err := errors.Join(sqlite.AsDamage(checkRows(ctx, db)), db.Close()); err != nil {
+		return fmt.Errorf("append to snapshot %s: %w", path, err)
+	}
+	return nil
 }
 
 func copySnapshot(ctx context.Context, from, to string) (err error) {
@@ -152,22 +172,42 @@ func advanceIn(ctx context.Context, db *sql.DB, past int64) error {
 	if err := tx.QueryRowContext(ctx, "SELECT MAX(COALESCE((SELECT MAX(id) FROM kine), 0), COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'kine'), 0))").Scan(&last); err != nil {
 		return err
 	}
+	compact := func() error {
+		_, err := tx.ExecContext(ctx, sqlite.CompactSQL, last, last)
+		return err
+	}
+	if err := jump(ctx, tx, last, past, compact, func(statement string) string { return statement }); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// afterRestore returns the revision of a store that is made of one whose last revision is known, and replaces another one.
+func afterRestore(last, past int64) (int64, error) {
 	if last < 0 || last > maxRevision {
-		return fmt.Errorf("%w: its revision is %d", ErrDamaged, last)
+		return 0, fmt.Errorf("%w: its revision is %d", ErrDamaged, last)
 	}
-	next := max(last, min(past, maxRevision)) + restoreJump
-	if _, err := tx.ExecContext(ctx, sqlite.CompactSQL, last, last); err != nil {
+	return max(last, min(past, maxRevision)) + restoreJump, nil
+}
+
+// jump increases the revision of a store, whose last one is known, also beyond past, and marks everything before it as compacted.
+func jump(ctx context.Context, tx *sql.Tx, last, past int64, compact func() error, adapt func(string) string) error {
+	next, err := afterRestore(last, past)
+	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, gapSQL, next, next); err != nil {
+	if err := compact(); err != nil {
 		return err
 	}
-	set, err := tx.ExecContext(ctx, sqlite.SetCompactedSQL, next-1)
+	if _, err := tx.ExecContext(ctx, adapt(gapSQL), next, fmt.Sprintf("gap-%d", next)); err != nil {
+		return err
+	}
+	set, err := tx.ExecContext(ctx, adapt(sqlite.SetCompactedSQL), next-1)
 	if err != nil {
 		return err
 	}
 	if n, err := set.RowsAffected(); err != nil || n == 0 {
 		return errors.Join(fmt.Errorf("%w: it doesn't say how far it was compacted", ErrNotStore), err)
 	}
-	return tx.Commit()
+	return nil
 }

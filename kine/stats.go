@@ -7,17 +7,17 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // Stats are statistics of a store. Getting them reads nothing from the disk, and does not count as use.
 type Stats struct {
-	FileBytes int64 // of the SQLite file
+	FileBytes int64 // of the SQLite file; 0 for a store in a server
 	WALBytes  int64 // of the write-ahead log beside it
 	UsedBytes int64 // of the file; the rest is free, and will be reused
 	MaxBytes  int64 // of UsedBytes; beyond it, writes are rejected
-	Full      bool  // a write was rejected, and the store has not been below its limit since
+	// Unreachable says that the database could not be reached when it was last used.
+	Unreachable bool
+	Full        bool // a write was rejected, and the store has not been below its limit since
 
 	Revision          int64 // of the last write
 	CompactedRevision int64 // before it, versions have been removed
@@ -35,9 +35,10 @@ func (s *Store) Stats(context.Context) (Stats, error) {
 		return Stats{}, fmt.Errorf("read figures of store %s: %w", s.path, err)
 	}
 	defer e.backend.calls.Done()
+	file, log := e.db.Files()
 	return Stats{
-		FileBytes: sqlite.SizeOf(s.path), WALBytes: sqlite.SizeOf(s.path + "-wal"),
-		UsedBytes: e.budget.used.Load(), MaxBytes: e.budget.max, Full: e.budget.refused.Load(),
+		FileBytes: file, WALBytes: log,
+		UsedBytes: e.budget.used.Load(), MaxBytes: e.budget.max, Unreachable: e.health.lost.Load(), Full: e.budget.refused.Load(),
 		Revision: e.committer.last.Load(), CompactedRevision: e.log.compacted.Load(),
 		Writes: e.committer.writes.Load(), Watches: e.hub.Count(),
 	}, nil

@@ -5,7 +5,7 @@ package kine
 
 import (
 	"context"
-	"database/sql"
+	"math"
 	"sync/atomic"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
@@ -21,42 +21,47 @@ const DefaultMaxBytes = 1 << 30
 // rowOverhead is about how many bytes a row takes in addition to its value and three times its key.
 const rowOverhead = 100
 
-// storeBudget is the current size of a store, and its limit. The size is that of the pages in use: deleted and
-// compacted data no longer counts, even before the file shrinks. The size may exceed the limit by one commit, and by
+// storeBudget is the current size of a store, and its limit. In a file, the size is that of the pages in use: deleted and
+// compacted data no longer counts, even before the file shrinks. In a server, it is that of keys and values. The size may exceed the limit by one commit, and by
 // deletions, which keep the deleted values until they are compacted.
 type storeBudget struct {
 	max     int64
-	path    string
+	db      database
 	log     klog.Logger
 	account *bounds.Account
 	volume  *Volume
 	pressed func() // called when the store is nearly full
 
 	used, free atomic.Int64
+	unsure     atomic.Bool // a compaction failed, and may have had effect
 	refused    atomic.Bool // a write was rejected since the store was last below its limit
 }
 
-// querier is a connection or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+// measureAll measures the whole store, and records its size.
+func (b *storeBudget) measureAll(ctx context.Context) (used, free int64, err error) {
+	return b.record(ctx, func() (int64, int64) { return 0, 0 })
 }
 
-// pages returns how many bytes of the file are in use, and how many are free.
-func pages(ctx context.Context, q querier) (used, free int64, err error) {
-	err = q.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size, freelist_count * page_size
-		FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()`).Scan(&used, &free)
-	return used, free, err
+// measure records the size after something other than a commit may have changed it.
+func (b *storeBudget) measure(ctx context.Context) (used, free int64, err error) {
+	return b.record(ctx, func() (int64, int64) {
+		if b.unsure.Swap(false) {
+			return 0, 0
+		}
+		return b.used.Load(), math.MaxInt64
+	})
 }
 
-// measure measures and records the size, before anybody else has the database's only connection. Otherwise, a commit
-// that ends at the same time as a compaction could record an older measurement.
-func (b *storeBudget) measure(ctx context.Context, db *sql.DB) (used, free int64, err error) {
-	conn, err := db.Conn(ctx)
+// record measures and records the size, before anybody else has the database's only connection that writes. Otherwise, a
+// commit that ends at the same time as a compaction could record an older measurement.
+func (b *storeBudget) record(ctx context.Context, from func() (used, after int64)) (used, free int64, err error) {
+	conn, err := b.db.Writer().Conn(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer conn.Close()
-	if used, free, err = pages(ctx, conn); err == nil {
+	before, after := from()
+	if used, free, err = b.db.Size(ctx, conn, before, after); err == nil {
 		b.set(used, free)
 	}
 	return used, free, err
@@ -68,7 +73,7 @@ func (b *storeBudget) set(used, free int64) {
 	b.account.Set(bounds.StoreBytes, used)
 	b.free.Store(free)
 	if used < b.max/20*19 && b.refused.Load() && b.refused.Swap(false) {
-		b.log.Info("Store is below its limit again; it accepts writes", "path", b.path, "usedBytes", used, "limitBytes", b.max)
+		b.log.Info("Store is below its limit again; it accepts writes", "path", b.db.String(), "usedBytes", used, "limitBytes", b.max)
 	}
 	if used > b.max/10*9 {
 		b.pressed()
@@ -88,7 +93,7 @@ func (b *storeBudget) admit(r *row, grown int64) (size int64, ok bool) {
 		return 0, false
 	}
 	if !b.refused.Swap(true) {
-		b.log.Error(nil, "Store is full; it rejects writes until objects are deleted", "path", b.path, "usedBytes", b.used.Load(), "limitBytes", b.max)
+		b.log.Error(nil, "Store is full; it rejects writes until objects are deleted", "path", b.db.String(), "usedBytes", b.used.Load(), "limitBytes", b.max)
 	}
 	b.pressed()
 	return 0, false

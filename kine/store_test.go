@@ -20,10 +20,13 @@ import (
 )
 
 func TestAStoreKeepsItsDataAndRevisionWhenReopened(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
+	onEach(t, testAStoreKeepsItsDataAndRevisionWhenReopened)
+}
+
+func testAStoreKeepsItsDataAndRevisionWhenReopened(t *testing.T, p place) {
 	var last int64
 	for i := range 5 {
-		s := openAt(t, path)
+		s := p.open(t)
 		if i > 0 {
 			if v := value(t, s, fmt.Sprintf("/registry/%d", i-1)); v != "1" {
 				t.Errorf("value written before is %q", v)

@@ -5,8 +5,6 @@ package kine
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"sync"
 	"time"
 
@@ -16,8 +14,6 @@ import (
 const (
 	// tidyPause is the pause between two compactions of a store that is nearly full.
 	tidyPause = time.Second
-	// vacuumPages is how many pages are freed at once. Writers wait for that, some milliseconds.
-	vacuumPages = 256
 	// leaveTime limits the compaction of a store that is being closed. The rest is done later.
 	leaveTime = time.Second
 	// keptFree is how much of a file may stay free, in addition to an eighth of it, to be reused without allocating on
@@ -35,6 +31,8 @@ type tidier struct {
 	log     *eventLog
 	budget  *storeBudget
 	history time.Duration
+	// compactable returns the revision up to which rows may go that a replica may need.
+	compactable func() int64
 
 	mu      sync.Mutex
 	running bool
@@ -85,7 +83,7 @@ func (t *tidier) wake() {
 func (t *tidier) run() {
 	for t.next() {
 		if err := safego.Call("compact the store", t.tidy); err != nil && t.ctx.Err() == nil {
-			t.budget.log.Error(err, "Could not compact the store; Berth retries after the next writes", "path", t.budget.path)
+			t.budget.log.Error(err, "Could not compact the store; Berth retries after the next writes", "path", t.budget.db.String())
 		}
 		select {
 		case <-t.ctx.Done():
@@ -104,7 +102,7 @@ func (t *tidier) next() bool {
 
 func (t *tidier) tidy() error {
 	err := t.log.compactTo(t.ctx, t.target())
-	if t.log.last() > t.log.compacted.Load()+compactRetain && t.ctx.Err() == nil {
+	if min(t.log.last(), t.compactable()+compactRetain) > t.log.compacted.Load()+compactRetain && t.ctx.Err() == nil {
 		t.written() // more can be compacted later
 	}
 	return err
@@ -127,7 +125,7 @@ func (t *tidier) target() int64 {
 	case used > t.budget.max/10*9:
 		target = last
 	}
-	return min(target, last-compactRetain)
+	return min(target, last-compactRetain, t.compactable())
 }
 
 // stop waits for a running compaction, and prevents further ones. Its context must have been canceled.
@@ -144,43 +142,29 @@ func (t *tidier) stop() {
 // leave compacts a store that is about to be closed. Otherwise, a store that is never open for long would never be
 // compacted.
 func (t *tidier) leave() {
-	target := t.log.last() - compactRetain
+	target := min(t.log.last()-compactRetain, t.compactable())
 	if _, bad := t.log.health.check(); bad != nil || target-t.log.compacted.Load() < compactRetain {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, leaveTime)
 	defer cancel()
 	if err := t.log.compactTo(ctx, target); err != nil && ctx.Err() == nil {
-		t.budget.log.Error(err, "Could not compact the store before closing it", "path", t.budget.path)
+		t.budget.log.Error(err, "Could not compact the store before closing it", "path", t.budget.db.String())
 	}
 }
 
-// vacuum returns free pages to the disk, a few at a time.
-func vacuum(ctx context.Context, db *sql.DB, budget *storeBudget) error {
+// shrink returns free space to the disk, a little at a time.
+func (b *storeBudget) shrink(ctx context.Context) error {
 	for {
-		used, free, err := budget.measure(ctx, db)
+		used, free, err := b.measure(ctx)
 		if err != nil {
 			return err
 		}
 		if free <= keptFree+used/8 {
 			return nil
 		}
-		// SQLite frees a page at each step of the query.
-		rows, err := db.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
-		if err != nil {
+		if some, err := b.db.Shrink(ctx, free); err != nil || !some {
 			return err
-		}
-		for rows.Next() {
-		}
-		if err := rows.Err(); err != nil {
-			_ = rows.Close()
-			return err
-		}
-		if err := rows.Close(); err != nil {
-			return err
-		}
-		if _, left, err := pages(ctx, db); err != nil || left >= free {
-			return err // a file that kine itself created can't shrink
 		}
 	}
 }

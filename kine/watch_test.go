@@ -43,7 +43,11 @@ func dialed(t *testing.T, s *kine.Store) *clientv3.Client {
 }
 
 func TestAWatchTellsEachChangeWithWhatWasBefore(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAWatchTellsEachChangeWithWhatWasBefore)
+}
+
+func testAWatchTellsEachChangeWithWhatWasBefore(t *testing.T, p place) {
+	s := p.open(t)
 	c := s.Client()
 	prefix := "/registry/a/"
 	first := create(t, s, prefix+"a", "1")
@@ -91,7 +95,11 @@ func take(t *testing.T, watch clientv3.WatchChan, n int) []string {
 
 // The API server's watch cache serves consistent lists only with this: it asks how far its watch has come.
 func TestAskedForProgressAWatchTellsTheRevisionItHasReached(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAskedForProgressAWatchTellsTheRevisionItHasReached)
+}
+
+func testAskedForProgressAWatchTellsTheRevisionItHasReached(t *testing.T, p place) {
+	s := p.open(t)
 	c := s.Client()
 	ctx := clientv3.WithRequireLeader(t.Context())
 	watch := c.Watch(ctx, "/registry/a/", clientv3.WithPrefix(), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
@@ -145,7 +153,11 @@ func TestAWatchThatWantsProgressIsToldInAWhileWithoutAsking(t *testing.T) {
 }
 
 func TestACancelledWatchEndsAndOthersGoOn(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testACancelledWatchEndsAndOthersGoOn)
+}
+
+func testACancelledWatchEndsAndOthersGoOn(t *testing.T, p place) {
+	s := p.open(t)
 	c := s.Client()
 	prefix := "/registry/a/"
 	stays := c.Watch(t.Context(), prefix, clientv3.WithPrefix())
@@ -165,7 +177,11 @@ func TestACancelledWatchEndsAndOthersGoOn(t *testing.T) {
 }
 
 func TestADialedConnectionEndsWithTheStore(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testADialedConnectionEndsWithTheStore)
+}
+
+func testADialedConnectionEndsWithTheStore(t *testing.T, p place) {
+	s := p.open(t)
 	c := dialed(t, s)
 	if _, err := c.Status(t.Context(), "http://store"); err != nil {
 		t.Fatal(err)
@@ -180,7 +196,11 @@ func TestADialedConnectionEndsWithTheStore(t *testing.T) {
 
 // The API server reads the version and the size from there.
 func TestAStoreSaysWhichEtcdItStandsInFor(t *testing.T) {
-	s := openNew(t)
+	onEach(t, testAStoreSaysWhichEtcdItStandsInFor)
+}
+
+func testAStoreSaysWhichEtcdItStandsInFor(t *testing.T, p place) {
+	s := p.open(t)
 	for name, c := range clients(t, s) {
 		status, err := c.Status(t.Context(), "http://store")
 		if err != nil || status.Version != "3.6.11" || status.DbSize == 0 {

@@ -25,6 +25,8 @@ type Config struct {
 	Names func() []string
 	// Spaces tells what is known of them.
 	Spaces func() []Space
+	// Cached returns how many host objects are cached of the spaces that this process has, and of others.
+	Cached func() (own, other int)
 	// Certificates tells when each certificate of the process's own ends.
 	Certificates func() map[string]time.Time
 	Clock        clock.PassiveClock // the system clock if nil

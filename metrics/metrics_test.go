@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
@@ -58,13 +59,14 @@ func full(name string) metrics.Space {
 		Name: name, State: metrics.Awake, Ready: true, HostObjects: map[string]int{"pods": 3},
 		Store: &metrics.Store{File: 4096, Log: 512, Live: 2048, Limit: 1 << 20, Revision: 7}, Sync: &metrics.Sync{Done: 5},
 		Limits: bounds.NewAccount(nil).Usage(), QuotaDrift: corev1.ResourceList{"pods": resource.MustParse("-1")},
-		Tenant: "acme", Use: map[string]float64{"cpu": 1},
+		Tenant: "acme", Use: map[string]float64{"cpu": 1}, ReplicationLag: ptr.To(0.5),
 	}
 }
 
 func newMetrics(s *spaces) *metrics.Metrics {
 	return metrics.New(metrics.Config{
 		Version: "v0.1.0", Kubernetes: "v1.37.1", Names: s.names, Spaces: s.list,
+		Cached:       func() (own, other int) { return 7, 3 },
 		Certificates: func() map[string]time.Time { return map[string]time.Time{"serving": time.Unix(1800000000, 0)} },
 	})
 }
@@ -255,6 +257,7 @@ func TestTheDocumentationListsWhatThereIs(t *testing.T) {
 	m.Woken("a", time.Second, nil)
 	m.Snapshot("a", metrics.SnapshotTaken)
 	text := scrape(t, m)
+	expect(t, text, `berth_host_cached_objects{of="own"} 7`, `berth_host_cached_objects{of="other"} 3`)
 
 	there := map[string]string{}
 	for scanner := bufio.NewScanner(strings.NewReader(text)); scanner.Scan(); {

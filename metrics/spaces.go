@@ -30,6 +30,8 @@ type Space struct {
 	Limits []bounds.Usage
 	// QuotaDrift is how much more the host's quota counts than the space has, of the resources of which they don't agree.
 	QuotaDrift corev1.ResourceList
+	// ReplicationLag is for how many seconds a write has not been in the replica of the store; nil if the space has no replica.
+	ReplicationLag *float64
 	// Tenant is empty if the space has none.
 	Tenant string
 	// Use is what the space has used in this process's life, by resource, multiplied by seconds.
@@ -84,7 +86,7 @@ func counter(name, help string, labels ...string) desc {
 type descs struct {
 	spaces, ready, awake, wakes, requests, underWay, rejected, storeBytes,
 	storeLimit, revision, hostObjects, reconciles, queued, snapshot, certificates,
-	limitUsed, limit, limitRefused, quotaDrift, info, bytes, use desc
+	limitUsed, limit, limitRefused, quotaDrift, info, bytes, use, lag, cached desc
 }
 
 func newDescs() descs {
@@ -99,6 +101,7 @@ func newDescs() descs {
 		storeBytes:   gauge("berth_space_store_bytes", "Size of the space's store: its file, the log beside it, and what of the file is in use.", "space", "part"),
 		storeLimit:   gauge("berth_space_store_limit_bytes", "Size at which the space's store takes no more writes.", "space"),
 		revision:     gauge("berth_space_store_revision", "Revision of the last write to the space's store.", "space"),
+		lag:          gauge("berth_space_replication_lag_seconds", "For how long a write to the space's store has not been in its replica; 0 if the replica has all. Missing without replication.", "space"),
 		hostObjects:  gauge("berth_space_host_objects", "Objects on the host that are the space's, by kind.", "space", "kind"),
 		reconciles:   counter("berth_space_sync_reconciles_total", "Reconciles of the space's syncer since it woke, by result.", "space", "result"),
 		queued:       gauge("berth_space_sync_queued", "Objects that wait for the space's syncer.", "space"),
@@ -110,6 +113,7 @@ func newDescs() descs {
 		info:         gauge("berth_space_info", "Always 1; its labels are the space and its tenant.", "space", "tenant"),
 		bytes:        counter("berth_space_request_bytes_total", "Bytes of requests to the space, their answers, and streams, without headers.", "space", "direction"),
 		use:          counter("berth_space_use_seconds_total", "What the space's pods and claims have requested, multiplied by seconds, in cores, bytes, or as a count.", "space", "resource"),
+		cached:       gauge("berth_host_cached_objects", "Objects of the host in the memory of this process, by whether their space is one that this process has.", "of"),
 		certificates: gauge("berth_certificate_expiry_timestamp_seconds", "When a certificate of this process ends; it is renewed before.", "certificate"),
 	}
 }
@@ -120,7 +124,7 @@ func (c spacesCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, one := range []desc{
 		d.spaces, d.ready, d.awake, d.wakes, d.requests, d.underWay, d.rejected, d.storeBytes, d.storeLimit, d.revision,
 		d.hostObjects, d.reconciles, d.queued, d.snapshot, d.certificates,
-		d.limitUsed, d.limit, d.limitRefused, d.quotaDrift, d.info, d.bytes, d.use,
+		d.limitUsed, d.limit, d.limitRefused, d.quotaDrift, d.info, d.bytes, d.use, d.lag, d.cached,
 	} {
 		out <- one.Desc
 	}
@@ -149,6 +153,11 @@ func (c spacesCollector) Collect(out chan<- prometheus.Metric) {
 	for _, state := range states {
 		e(d.spaces, float64(count[state]), state)
 	}
+	if c.config.Cached != nil {
+		own, other := c.config.Cached()
+		e(d.cached, float64(own), "own")
+		e(d.cached, float64(other), "other")
+	}
 	if c.config.Certificates != nil {
 		for name, end := range c.config.Certificates() {
 			e(d.certificates, float64(end.Unix()), name)
@@ -169,6 +178,9 @@ func (s *Space) collect(d *descs, e emit) {
 		if s.Store.Limit > 0 {
 			e(d.storeLimit, float64(s.Store.Limit), s.Name)
 		}
+	}
+	if s.ReplicationLag != nil {
+		e(d.lag, *s.ReplicationLag, s.Name)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.HostObjects)) {
 		e(d.hostObjects, float64(s.HostObjects[kind]), s.Name, kind)

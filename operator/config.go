@@ -24,6 +24,8 @@ type Config struct {
 	// if it is empty, or DefaultLeaseNamespace outside of pods.
 	LeaderElection bool
 	LeaseNamespace string
+	// ShardNamespace is the namespace of the Shards and Leases of platforms. Defaults to LeaseNamespace.
+	ShardNamespace string
 	// MetricsListen is HOST:PORT of /metrics, /livez, and /readyz over plain HTTP. If it is empty, they are not served.
 	MetricsListen string
 	// PlatformName is the name of the platform of new spaces in a BerthConfiguration that the operator creates. Defaults to
@@ -45,4 +47,5 @@ func (c *Config) complete() {
 	if c.LeaseNamespace == "" {
 		c.LeaseNamespace = podNamespace()
 	}
+	c.ShardNamespace = cmp.Or(c.ShardNamespace, c.LeaseNamespace)
 }

@@ -81,6 +81,9 @@ func (k *killer) client(config *rest.Config, options client.Options) (client.Cli
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return k.write("apply", func() error { return c.Apply(ctx, o, opts...) })
 		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return k.write("patch "+name+" of "+o.GetName(), func() error { return c.SubResource(name).Patch(ctx, o, patch, opts...) })
+		},
 		SubResourceApply: func(ctx context.Context, c client.Client, name string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			return k.write("apply "+name, func() error { return c.SubResource(name).Apply(ctx, o, opts...) })
 		},
@@ -104,7 +107,7 @@ func (e *env) runKilled(n int, before bool, most int) *killed {
 		for ctx.Err() == nil {
 			one, end := context.WithCancel(ctx)
 			killer := &killer{before: before, kill: end, left: n, wrote: func(what string) { k.writes = append(k.writes, what) }}
-			config := operator.Config{Host: e.host.Config(), NewClient: killer.client}
+			config := operator.Config{Host: e.host.Config(), ShardNamespace: shardNamespace, NewClient: killer.client}
 			if k.kills >= most {
 				config.NewClient = nil
 			}

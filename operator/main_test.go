@@ -15,6 +15,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -67,7 +68,7 @@ func newEnv(t testing.TB) *env {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), eventsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), corev1.AddToScheme(scheme), eventsv1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	config := *host.Config()
@@ -86,7 +87,7 @@ func newEnv(t testing.TB) *env {
 // run runs an operator until the returned function is called, at the latest at the end of the test.
 func (e *env) run(change ...func(*operator.Config)) (stop func() error) {
 	e.Helper()
-	config := operator.Config{Host: e.host.Config(), Logger: klog.Background()}
+	config := operator.Config{Host: e.host.Config(), ShardNamespace: shardNamespace, Logger: klog.Background()}
 	for _, f := range change {
 		f(&config)
 	}

@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/operator/defaults"
 	"github.com/berth-dev/berth/operator/policies"
 	"github.com/berth-dev/berth/operator/publication"
+	"github.com/berth-dev/berth/operator/shards"
 	"github.com/berth-dev/berth/operator/share"
 	"github.com/berth-dev/berth/operator/tenant"
 )
@@ -60,7 +63,7 @@ func New(c Config) *Operator {
 // the Lease is lost.
 func (o *Operator) Run(ctx context.Context) error {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("register types: %w", err)
 	}
 	host := rest.CopyConfig(o.config.Host)
@@ -92,9 +95,14 @@ func (o *Operator) prepare(ctx context.Context, host *rest.Config, scheme *runti
 	err = wait.PollUntilContextCancel(ctx, definedPause, true, func(ctx context.Context) (bool, error) {
 		for _, list := range []client.ObjectList{
 			&v1alpha1.TenantList{}, &v1alpha1.TenantOwnerList{}, &v1alpha1.BerthConfigurationList{}, &v1alpha1.SpaceList{}, &v1alpha1.PublicationList{}, &v1alpha1.PublishedObjectList{},
-			&v1alpha1.SharedObjectList{}, &v1alpha1.QuotaLedgerList{},
+			&v1alpha1.SharedObjectList{}, &v1alpha1.QuotaLedgerList{}, &v1alpha1.ShardList{}, &coordinationv1.LeaseList{},
 		} {
-			err := c.List(ctx, list, client.Limit(1))
+			namespace := client.InNamespace("")
+			switch list.(type) {
+			case *v1alpha1.ShardList, *coordinationv1.LeaseList:
+				namespace = client.InNamespace(o.config.ShardNamespace)
+			}
+			err := c.List(ctx, list, client.Limit(1), namespace)
 			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				if logged != err.Error() {
 					o.config.Logger.Info("Waiting for the definitions of Berth's objects; install those of the chart, or start a platform that may install them", "cause", err.Error())
@@ -125,14 +133,16 @@ func (o *Operator) prepare(ctx context.Context, host *rest.Config, scheme *runti
 
 func (o *Operator) manager(host *rest.Config, scheme *runtime.Scheme) (manager.Manager, error) {
 	strip := cache.ByObject{Transform: cache.TransformStripManagedFields()}
+	cached := map[client.Object]cache.ByObject{ // Spaces keep them: they say who set what
+		&v1alpha1.Tenant{}: strip, &v1alpha1.TenantOwner{}: strip, &v1alpha1.BerthConfiguration{}: strip,
+		&v1alpha1.Publication{}: strip, &v1alpha1.PublishedObject{}: strip,
+		&v1alpha1.SharedObject{}: {Transform: share.Strip}, &v1alpha1.QuotaLedger{}: {Transform: tenant.WithoutShares},
+	}
+	maps.Copy(cached, shards.Cached(o.config.ShardNamespace))
 	m, err := manager.New(host, manager.Options{
 		Scheme: scheme, Logger: o.config.Logger,
-		NewClient: o.config.NewClient,
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{ // Spaces keep them: they say who set what
-			&v1alpha1.Tenant{}: strip, &v1alpha1.TenantOwner{}: strip, &v1alpha1.BerthConfiguration{}: strip,
-			&v1alpha1.Publication{}: strip, &v1alpha1.PublishedObject{}: strip,
-			&v1alpha1.SharedObject{}: {Transform: share.Strip}, &v1alpha1.QuotaLedger{}: {Transform: tenant.WithoutShares},
-		}},
+		NewClient:      o.config.NewClient,
+		Cache:          cache.Options{ByObject: cached},
 		LeaderElection: o.config.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: o.config.LeaseNamespace,
 		LeaderElectionReleaseOnCancel: true, // what is still written after that fails or changes nothing: all writes name what they change
 		Metrics:                       o.metrics(),
@@ -148,6 +158,7 @@ func (o *Operator) manager(host *rest.Config, scheme *runtime.Scheme) (manager.M
 		tenant.SetUpLeftovers,
 		publication.SetUp,
 		share.SetUp,
+		shards.SetUp,
 		defaults.Defaults{PlatformName: o.config.PlatformName, Tenant: o.config.DefaultTenant}.SetUp,
 	} {
 		if err := set(m); err != nil {

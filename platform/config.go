@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/manager"
+	"github.com/berth-dev/berth/platform/peers"
 )
 
 // Config configures a platform. Its functions may be called concurrently.
@@ -26,6 +27,8 @@ type Config struct {
 	manager.Options
 	Host HostConfig
 
+	// Peers make this process a shard of a platform of several processes. The host must be an existing cluster.
+	Peers peers.Options
 	// Listen is HOST:PORT of the TLS listener that serves all APIs. Advertise is the URL at which clients reach it,
 	// https://HOST or https://HOST:PORT. If Advertise is empty, it is the address of Listen.
 	Listen, Advertise string
@@ -67,6 +70,13 @@ func (c *Config) Complete() error {
 	if err := c.checkDefaultTenant(); err != nil {
 		return fielderror.New("default-tenant", c.Clients.DefaultTenant, "%w", err)
 	}
+	if err := c.Peers.Check(); err != nil {
+		return err
+	}
+	if c.Peers.Enabled() && c.Host.Embedded {
+		return fielderror.New("shard", c.Peers.Name, "an embedded host has one process; run shards on an existing cluster")
+	}
+	c.Shard = c.Peers.Name
 	return c.Options.Complete()
 }
 

@@ -14,6 +14,7 @@ func (p *Platform) newMetrics() *metrics.Metrics {
 		Version: p.config.Version.Berth, Kubernetes: p.config.Version.Kubernetes,
 		Names:  func() []string { return p.manager.Names() },
 		Spaces: p.spaceMetrics,
+		Cached: func() (own, other int) { return p.manager.Host().CachedObjects() },
 		Certificates: func() map[string]time.Time {
 			return map[string]time.Time{"authority": p.ca.NotAfter(), "serving": p.notAfter()}
 		},

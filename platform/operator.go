@@ -26,7 +26,7 @@ func (p *Platform) startOperator(context.Context) error {
 	safego.Go(&group, "run the operator", func() {
 		for ctx.Err() == nil {
 			err := operator.New(operator.Config{
-				Host: p.host.Config(), LeaderElection: !p.config.Host.Embedded, PlatformName: p.config.PlatformName, DefaultTenant: p.config.Clients.DefaultTenant, Logger: p.logger.WithName("operator"),
+				Host: p.host.Config(), LeaderElection: !p.config.Host.Embedded, ShardNamespace: p.config.Peers.Namespace, PlatformName: p.config.PlatformName, DefaultTenant: p.config.Clients.DefaultTenant, Logger: p.logger.WithName("operator"),
 			}).Run(ctx)
 			if ctx.Err() != nil {
 				return

@@ -34,13 +34,15 @@ import (
 	"github.com/berth-dev/berth/platform/certificate"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/manager"
+	"github.com/berth-dev/berth/platform/peers"
 	"github.com/berth-dev/berth/platform/systemroles"
 	"github.com/berth-dev/berth/shard/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
-// stopTimeout limits a clean stop. What is not done by then is done at the next start, as after a crash.
-const stopTimeout = 20 * time.Second
+// stopTimeout limits a clean stop, for which the chart leaves 30 s. At most 18 s of it are for requests that don't end. What is not done by
+// then is done at the next start, as after a crash.
+const stopTimeout = 28 * time.Second
 
 // Platform runs spaces on a host cluster. Its methods may be called concurrently once [Config.Serving] has been called.
 type Platform struct {
@@ -57,6 +59,10 @@ type Platform struct {
 	listener    net.Listener
 	host        hostCluster
 	manager     *manager.Manager
+	peers       *peers.Peers // nil on a platform without shards
+	router      *gateway.Router
+	pods        gateway.Pods // of requests of pods
+	held        held
 	server      *gateway.Server
 	metrics     *metrics.Metrics
 	recorder    *metering.Recorder
@@ -87,9 +93,12 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 			undo(stop)
 		}
 	}()
+	if err := p.config.Emulate(); err != nil {
+		return err
+	}
 	p.metrics = p.newMetrics()
 	for _, step := range []func(context.Context) error{
-		p.lock, p.serveCommands, p.startTracing, p.readClients, p.listen, p.readPolicy, p.startAudit, p.openHost, p.openSpaces, p.followGrants, p.startMetering, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
+		p.lock, p.serveCommands, p.startTracing, p.readClients, p.joinShards, p.listen, p.readPolicy, p.startAudit, p.openHost, p.openSpaces, p.followGrants, p.startMetering, p.route, p.serveShards, p.serve, p.servePods, p.serveOperations, p.startSpaces, p.startOperator,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -106,9 +115,12 @@ func (p *Platform) Run(ctx context.Context) (err error) {
 	for tried := p.manager.Started(); ; tried = nil {
 		select {
 		case <-ctx.Done():
+			p.drainShard()
 			return nil
 		case <-p.server.Done():
 			return p.server.Err()
+		case <-p.replaced():
+			return p.peers.Err()
 		case <-p.host.Done():
 			return fmt.Errorf("host cluster ended: %w", p.host.Err())
 		case <-tried:
@@ -200,7 +212,7 @@ func (p *Platform) names() []string {
 // openSpaces makes the manager give all spaces their places.
 func (p *Platform) openSpaces(ctx context.Context) error {
 	p.manager = manager.New(p.config.Options, manager.Environment{
-		Host: p.host.Config(), HostAddress: p.hostAddress,
+		Host: p.host.Config(), HostAddress: p.hostAddress, Peers: p.peers,
 		CA: p.ca, Endpoint: p.Endpoint, KeepServerCA: p.keepServerCA, Commands: p.commands, Metrics: p.metrics, Traces: p.traces,
 	})
 	p.onStop(p.manager.Close)
@@ -241,13 +253,23 @@ func (p *Platform) verify(space string, r *http.Request) (*http.Request, bool, e
 	return p.manager.Verify(space, r)
 }
 
-func (p *Platform) serve(context.Context) error {
+// route makes the handler of all requests.
+func (p *Platform) route(context.Context) error {
 	p.limiter = gateway.NewLimiter(gateway.LimiterConfig{
 		Limits: p.config.Specs.Limits, TenantOf: p.tenantOf, TenantLimits: p.config.Specs.TenantLimits,
 	})
-	p.server = gateway.Serve(p.listener, p.serverCertificate, &gateway.Router{
-		Lookup: p.lookup, TenantOf: p.tenantOf, GivesAccess: p.givesAccess, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, UserOf: credentials.ClientOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces,
-	}, p.logger)
+	p.router = &gateway.Router{
+		Lookup: p.lookup, Elsewhere: p.elsewhere, TenantOf: p.tenantOf, GivesAccess: p.givesAccess, Identify: p.clients.Identify, Domain: p.config.Domain, Own: issuer, DefaultTenant: p.config.Clients.DefaultTenant, Verify: p.verify, Limiter: p.limiter, UserOf: credentials.ClientOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces,
+	}
+	p.routePods()
+	return nil
+}
+
+func (p *Platform) serve(context.Context) error {
+	p.server = gateway.Serve(p.listener, p.serverCertificate, p.router, p.logger)
+	if p.peers != nil {
+		p.server.Waiting = p.peers.Waiting
+	}
 	p.onStop(p.server.Stop)
 	return nil
 }

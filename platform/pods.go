@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard/credentials"
+	"github.com/berth-dev/berth/syncer"
 )
 
 // servePods serves DNS and their space's API to the spaces' pods.
@@ -40,13 +42,23 @@ func (p *Platform) servePods(ctx context.Context) error {
 		}
 		return ""
 	}}
-	server := gateway.ServePods(listener, gateway.Pods{
-		SpaceAt: p.manager.Host().SpaceAt, Certificate: certificates.Get,
-		Router: &gateway.Router{Lookup: p.lookup, TenantOf: p.tenantOf, Identify: p.clients.Refuse, Verify: p.manager.VerifyOwn, Limiter: p.limiter, UserOf: credentials.ClientOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces},
-	}, p.logger)
+	p.pods.SpaceAt, p.pods.Certificate = p.manager.Host().SpaceAt, certificates.Get
+	server := gateway.ServePods(listener, p.pods, p.logger)
 	p.onStop(server.Stop)
 	p.config.Progress("Pods reach their space's DNS at %s, port %d, and its API at port %d", o.Address, o.DNSPort, o.APIPort)
 	return nil
+}
+
+// routePods makes the handler of requests of pods. Those that other shards forward arrive without an endpoint for pods, too.
+func (p *Platform) routePods() {
+	p.pods.Router = &gateway.Router{
+		Lookup: p.lookup, Elsewhere: p.elsewhereOfPod, TenantOf: p.tenantOf, Identify: p.clients.Refuse, Verify: p.manager.VerifyOwn, Limiter: p.limiter, UserOf: credentials.ClientOf, Audit: p.auditor.Audited, Meter: p.meter(), Traces: p.traces,
+	}
+}
+
+// servePod returns a handler of requests of pods of a space.
+func (p *Platform) servePod(space string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.pods.ServeSpace(space, w, r) })
 }
 
 func (p *Platform) serveDNS(ctx context.Context) error {
@@ -59,7 +71,7 @@ func (p *Platform) serveDNS(ctx context.Context) error {
 		return err
 	}
 	config := dns.Config{
-		Source: p.manager.Host(), HostDomains: []string{o.HostDomain}, HostRanges: slices.Concat([]netip.Prefix{services}, p.manager.ClosedRanges()),
+		Source: ownSource{p.manager.Host()}, HostDomains: []string{o.HostDomain}, HostRanges: slices.Concat([]netip.Prefix{services}, p.manager.ClosedRanges()),
 		Logger: p.logger.WithName("dns"),
 	}
 	cluster, err := dns.SystemClusterDomains(process.ResolvConf)
@@ -88,6 +100,13 @@ func (p *Platform) serveDNS(ctx context.Context) error {
 	p.onStop(func(context.Context) { server.Stop() })
 	return nil
 }
+
+// ownSource is the host as the source of DNS, for pods of spaces that this process has. The cache has too little of
+// other spaces: that a name doesn't exist would be a wrong answer.
+type ownSource struct{ *syncer.Host }
+
+// SpaceAt implements [dns.Source].
+func (s ownSource) SpaceAt(addr netip.Addr) (space string, ok bool) { return s.OwnSpaceAt(addr) }
 
 func cannotListen(field string, port uint16, err error) error {
 	switch {

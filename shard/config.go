@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/definitions"
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/syncer/declaration"
@@ -39,6 +40,9 @@ type Config struct {
 	Host *rest.Config
 	// Sync says what spaces may sync with the host.
 	Sync syncer.Options
+	// Own are the spaces whose host objects are in the cache from the start, if Sync.OwnOnly is set. Those of others
+	// are listed before their first start here.
+	Own []string
 	// Endpoint returns the URL of a space's API, for its kubeconfigs.
 	Endpoint func(space string) string
 	// ServingCA returns the PEM bundle that verifies the endpoints. A space reads it each time that it wakes.
@@ -126,6 +130,12 @@ type Settings struct {
 	// Definitions are those that CRDShares share with the space, as Access: the same source at each call. Nil means none, ever. The shard
 	// adds those of the kinds that are synced of the space.
 	Definitions *definitions.Source
+	// Server returns the database server with the store of the space. It is called at each start, before everything else, and may replace
+	// the files in the directory of the space. Nil, or a nil result, means that
+	// the store is a file.
+	Server func(context.Context) (*kine.Server, error)
+	// Replica, if set, follows what is written to a store that is a file.
+	Replica kine.Replica
 	// Declared are the custom resources that are synced of the space, ordered by name. A space that runs has those of its start; see
 	// [Shard.RestartUnless].
 	Declared []*declaration.Declaration

@@ -70,11 +70,11 @@ func ProcessMemory() *Memory {
 		}
 		limit = int64(found)
 	}
-	return &Memory{Limit: limit, Used: residentBytes, Collect: debug.FreeOSMemory}
+	return &Memory{Limit: limit, Used: ResidentBytes, Collect: debug.FreeOSMemory}
 }
 
-// residentBytes returns the resident memory of the process, that of Go and of SQLite.
-func residentBytes() int64 {
+// ResidentBytes returns the resident memory of the process, that of Go and of SQLite.
+func ResidentBytes() int64 {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if fields := strings.Fields(string(statm)); err == nil && len(fields) > 1 {
 		if pages, err := strconv.ParseInt(fields[1], 10, 64); err == nil {

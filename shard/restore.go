@@ -42,6 +42,9 @@ func restoring(name string) http.Handler {
 // Prepare creates on the host what a space needs that has no place here, while its store is created elsewhere. It may
 // be called again.
 func (s *Shard) Prepare(ctx context.Context, name string) error {
+	if err := s.host.Own(ctx, name); err != nil {
+		return fmt.Errorf("prepare space %s: %w", name, err)
+	}
 	if s.config.Prepare != nil {
 		if err := s.config.Prepare(ctx, name); err != nil {
 			return fmt.Errorf("prepare space %s: %w", name, err)

@@ -75,6 +75,9 @@ func Start(ctx context.Context, c Config) (*Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
+	if err := host.Own(ctx, c.Own...); err != nil {
+		return nil, fmt.Errorf("start shard: %w", err)
+	}
 	if err := host.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start shard: %w", err)
 	}
@@ -229,6 +232,19 @@ func (s *Shard) StopSpace(ctx context.Context, name string) error {
 	}
 	defer s.mu.Unlock()
 	return p.stopErr
+}
+
+// Disown reduces what the process caches of the host's objects of a space that has no place here, and gets none. If
+// it has a place, Disown does nothing.
+func (s *Shard) Disown(name string) error {
+	s.mu.Lock()
+	if s.places[name] != nil {
+		s.mu.Unlock()
+		return nil
+	}
+	reduce := s.host.BeginDisown(name)
+	s.mu.Unlock()
+	return reduce()
 }
 
 // Forget removes the records of a deleted space that has no place.

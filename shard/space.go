@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/sharing"
 	"github.com/berth-dev/berth/streams"
 	"github.com/berth-dev/berth/syncer"
@@ -63,6 +64,9 @@ func (s *Space) Declared() []*declaration.Declaration { return s.declared }
 // Loopback returns a configuration for clients in this process, with all rights in the space.
 func (s *Space) Loopback() *rest.Config { return s.plane.Loopback() }
 
+// SaveFiles saves the files in the directory of the space in the database server with its store, if that is in one.
+func (s *Space) SaveFiles(ctx context.Context) error { return s.plane.SaveFiles(ctx) }
+
 // RetryWorkloads has the space's controllers create now what a quota refused.
 func (s *Space) RetryWorkloads() { s.plane.RetryWorkloads() }
 
@@ -83,18 +87,33 @@ func (s *Space) Err() error {
 // space runs.
 func (s *Shard) startSpace(ctx context.Context, name string, prepared bool) (space *Space, err error) {
 	err = safego.Call("start", func() error {
+		server, err := s.server(ctx, name) // first, as it may replace the keys
+		if err != nil {
+			return err
+		}
+		if err := s.host.Own(ctx, name); err != nil {
+			return err
+		}
 		if s.config.Prepare != nil && (!prepared || s.config.Unprepared(name)) {
 			if err := s.config.Prepare(ctx, name); err != nil {
 				return err
 			}
 		}
-		space, err = s.open(ctx, name)
+		space, err = s.open(ctx, name, server)
 		return err
 	})
 	return space, err
 }
 
-func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error) {
+// server returns the database server with the store of a space; nil if the store is a file.
+func (s *Shard) server(ctx context.Context, name string) (*kine.Server, error) {
+	if get := s.config.Settings(name).Server; get != nil {
+		return get(ctx)
+	}
+	return nil, nil
+}
+
+func (s *Shard) open(ctx context.Context, name string, server *kine.Server) (opened *Space, err error) {
 	key, err := pki.Secret(s.dir(name), "node.key")
 	if err != nil {
 		return nil, err
@@ -135,6 +154,8 @@ func (s *Shard) open(ctx context.Context, name string) (opened *Space, err error
 	plane, err := vcluster.Start(ctx, vcluster.Config{
 		Name:                name,
 		Dir:                 s.dir(name),
+		Server:              server,
+		Replica:             settings.Replica,
 		Endpoint:            s.config.Endpoint(name),
 		ServingCA:           s.config.ServingCA(),
 		ServiceCIDR:         s.serviceRange,

@@ -91,6 +91,10 @@ func (s *Shard) statusOf(p *place) Status {
 		status.Conditions = append(status.Conditions, condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreDamaged,
 			p.failure.Error()+"; restore a snapshot with `berth snapshot restore`", p.since))
 	}
+	if errors.Is(p.failure, kine.ErrServer) {
+		status.Conditions = append(status.Conditions, condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonUnreachable,
+			p.failure.Error()+"; check the server, and the DSN in the Secret of spec.store.secretName", p.since))
+	}
 	return status
 }
 
@@ -107,6 +111,11 @@ func (s *Shard) parts(space *Space, since time.Time) []metav1.Condition {
 	store := condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonHealthy, "the store accepts writes", since)
 	if stats, err := space.StoreStats(context.Background()); errors.Is(err, kine.ErrDamaged) {
 		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreDamaged, err.Error()+"; restore a snapshot with `berth snapshot restore`", since)
+	} else if errors.Is(err, kine.ErrTakenOver) {
+		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreTakenOver, err.Error()+"; stop the other process, and then put the space to sleep", since)
+	} else if stats.Unreachable {
+		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonUnreachable,
+			"the database of the store can't be reached; requests fail until it can; check the server, and the DSN in the Secret of spec.store.secretName", since)
 	} else if stats.Full {
 		store = condition(v1alpha1.ConditionStoreHealthy, v1alpha1.ReasonStoreFull,
 			fmt.Sprintf("the store uses %d of %d bytes; delete objects in the space, or raise the limit store-bytes", stats.UsedBytes, stats.MaxBytes), since)

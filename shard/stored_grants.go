@@ -5,6 +5,8 @@ package shard
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/access"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/kine/sqlite"
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
@@ -89,8 +92,22 @@ func (s storeStamp) same(as storeStamp) bool {
 	return s.size == as.size && s.at.Equal(as.at) && (s.file == nil) == (as.file == nil) && (s.file == nil || os.SameFile(s.file, as.file))
 }
 
+// readGrants returns the TenantAccess objects in the store at path, or in the mark of a store in a database server.
+func readGrants(ctx context.Context, path string) ([][]byte, error) {
+	if dir := filepath.Dir(path); path == storemark.Path(dir) {
+		mark, err := storemark.Read(dir)
+		return mark.TenantAccesses, err
+	}
+	return sqlite.Read(ctx, path, builtin.TenantAccessPrefix, access.MaxTenantAccessBytes, access.MaxTenantAccesses)
+}
+
 // read returns what the TenantAccess objects in the store at path grant.
 func (s *storedGrants) read(ctx context.Context, path string) (*access.Set, error) {
+	if dir := filepath.Dir(path); storemark.Exists(dir) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // otherwise, it was restored and is loaded at the next start
+			path = storemark.Path(dir)
+		}
+	}
 	stamps := stampOf(path)
 	for _, cache := range []*lru.Cache{s.little, s.much} {
 		if known, ok := cache.Get(path); ok {
@@ -103,7 +120,7 @@ func (s *storedGrants) read(ctx context.Context, path string) (*access.Set, erro
 		return nil, err
 	}
 	defer s.reads.Release(1)
-	values, err := sqlite.Read(ctx, path, builtin.TenantAccessPrefix, access.MaxTenantAccessBytes, access.MaxTenantAccesses)
+	values, err := readGrants(ctx, path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
+	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/builtin"
 )
@@ -72,4 +73,13 @@ func TestGrantsOfASpaceThatSleepsAreThoseOfItsStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	check()
+	// The store is in a database server, and a restore has not been loaded yet at first.
+	if err := storemark.Write(filepath.Dir(path), storemark.Mark{TenantAccesses: [][]byte{[]byte(of("pluto"))}}); err != nil {
+		t.Fatal(err)
+	}
+	check("pluto")
+	if err := os.Rename(storeWith(t, of("venus")), path); err != nil {
+		t.Fatal(err)
+	}
+	check("venus")
 }

@@ -5,6 +5,7 @@ package snapshot
 
 import (
 	"archive/tar"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -40,8 +41,8 @@ type manifest struct {
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
-// pack writes an archive of a space's store, and of the identity in dir, to w.
-func pack(w io.Writer, id ID, storePath, dir string, elsewhere bool) (err error) {
+// pack writes an archive of a space's store, and of the identity in dir, to w, until ctx ends.
+func pack(ctx context.Context, w io.Writer, id ID, storePath, dir string, elsewhere bool) (err error) {
 	// Archives are small and many. One at a time, on one core, is fast enough.
 	compressed, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -52,7 +53,7 @@ func pack(w io.Writer, id ID, storePath, dir string, elsewhere bool) (err error)
 	defer func() { err = errors.Join(err, archive.Close()) }()
 	m := manifest{Space: id.Space, Time: id.Time, Files: map[string]string{}, Elsewhere: elsewhere}
 	add := func(name, path string) error {
-		sum, err := packFile(archive, name, path)
+		sum, err := packFile(ctx, archive, name, path)
 		m.Files[name] = sum
 		return err
 	}
@@ -88,7 +89,7 @@ func pack(w io.Writer, id ID, storePath, dir string, elsewhere bool) (err error)
 	return err
 }
 
-func packFile(archive *tar.Writer, name, path string) (sum string, err error) {
+func packFile(ctx context.Context, archive *tar.Writer, name, path string) (sum string, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -102,7 +103,7 @@ func packFile(archive *tar.Writer, name, path string) (sum string, err error) {
 		return "", err
 	}
 	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(archive, hash), file); err != nil {
+	if _, err := io.Copy(io.MultiWriter(archive, hash), &untilEnd{ctx, file}); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil

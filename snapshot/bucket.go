@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // Bucket stores snapshots by name. It is safe for concurrent use.
@@ -24,20 +25,28 @@ type Bucket struct {
 // store stores objects. An object becomes visible only when it is complete.
 type store interface {
 	put(ctx context.Context, key string, data io.Reader, size int64) error
+	// putNew is put, but fails with errThere if the object exists, as far as the storage can tell.
+	putNew(ctx context.Context, key string, data io.Reader, size int64) error
 	// get fails with errNotThere, at once or at the first read.
 	get(ctx context.Context, key string) (io.ReadCloser, error)
 	// list returns the objects with keys "PREFIX/...". If prefix is empty, it returns those with keys "x/..." for any
-	// x.
+	// x, except for replicas.
 	list(ctx context.Context, prefix string) ([]object, error)
+	// names returns x of the keys "PREFIX/x/...", without a look at what each has.
+	names(ctx context.Context, prefix string) ([]string, error)
 	remove(ctx context.Context, key string) error
 }
 
 type object struct {
-	key  string
-	size int64
+	key      string
+	size     int64
+	modified time.Time
 }
 
-var errNotThere = errors.New("the snapshot does not exist; see `berth snapshot list`")
+var (
+	errNotThere = errors.New("the snapshot does not exist; see `berth snapshot list`")
+	errThere    = errors.New("the object exists")
+)
 
 // Open opens a bucket by its URL: file:///DIRECTORY, or s3://BUCKET/PREFIX?region=R&endpoint=URL&path-style=true. The
 // credentials for S3 come from the environment, as for the AWS tools. Open does not access the bucket.
@@ -61,7 +70,7 @@ func Open(address string) (*Bucket, error) {
 	case u.User != nil:
 		return nil, fmt.Errorf("snapshots at %s: the URL must not contain a password; set credentials in the environment", u.Redacted())
 	case u.Scheme == "file" && u.Host == "" && filepath.IsAbs(u.Path):
-		b.store = directory(filepath.Clean(u.Path))
+		b.store = impatient{directory(filepath.Clean(u.Path))}
 	case u.Scheme == "s3" && u.Host != "":
 		b.store, err = openS3(u, query)
 	default:
@@ -101,8 +110,16 @@ func (b *Bucket) List(ctx context.Context, space string) ([]Info, error) {
 	return infos, nil
 }
 
-// Find returns the snapshot with this ID, or, if that has no time, the newest of the space.
+// Find returns the snapshot with this ID, or, if that has no time, the newest of the space. The ID of a replica that it returns names a store.
 func (b *Bucket) Find(ctx context.Context, id ID) (ID, error) {
+	if id.Latest {
+		h, _, err := b.Replica(id.Space).newest(ctx, id)
+		if err != nil {
+			return ID{}, fmt.Errorf("find the replica %s at %s: %w", id, b.name, err)
+		}
+		id.Store = h.Stream.Store
+		return id, nil
+	}
 	infos, err := b.List(ctx, id.Space)
 	if err != nil {
 		return ID{}, err
@@ -117,6 +134,9 @@ func (b *Bucket) Find(ctx context.Context, id ID) (ID, error) {
 
 // Delete deletes a snapshot permanently.
 func (b *Bucket) Delete(ctx context.Context, id ID) error {
+	if id.Latest {
+		return b.Replica(id.Space).delete(ctx, id)
+	}
 	if err := b.remove(ctx, id.key()); err != nil {
 		return fmt.Errorf("delete snapshot %s at %s: %w", id, b.name, err)
 	}

@@ -6,6 +6,7 @@ package snapshot
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -25,4 +26,29 @@ func copyFile(from, to string) error {
 		err = out.Sync()
 	}
 	return errors.Join(err, out.Close())
+}
+
+// copyAtRest copies a store that nobody has opened. It fails with errMoved if somebody opened it in the meantime,
+// because the copy is then not consistent.
+func copyAtRest(from, to string) error {
+	before, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := copyFile(from, to); err != nil {
+		return err
+	}
+	after, err := os.Stat(from)
+	if err == nil && (exists(from+"-wal") || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
+		err = errMoved
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }

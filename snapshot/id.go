@@ -6,6 +6,8 @@ package snapshot
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,14 +17,36 @@ const (
 	suffix     = ".tar.zst"
 )
 
-// ID identifies a snapshot: its space, and when it was taken (UTC, in milliseconds).
+// ID identifies a snapshot: its space, and when it was taken (UTC, in milliseconds). Or it identifies the replica of the space.
 type ID struct {
 	Space string
 	Time  time.Time
+	// Latest means the replica, as it is at the time of a restore. Store is the ID of the store that it is of; if it is empty, the store
+	// that was replicated last. If Until is not 0, what was written after that revision is left out.
+	Latest bool
+	Store  string
+	Until  int64
 }
 
-// String returns the form that [ParseID] parses: SPACE/TIME.
-func (id ID) String() string { return id.Space + "/" + id.Time.UTC().Format(timeFormat) }
+// String returns the form that [ParseID] parses: SPACE/TIME, or SPACE/latest-STORE@REVISION, of which the last two parts are optional.
+func (id ID) String() string {
+	if !id.Latest {
+		return id.Space + "/" + id.Time.UTC().Format(timeFormat)
+	}
+	text := id.Space + "/" + latest
+	if id.Store != "" {
+		text += "-" + id.Store
+	}
+	if id.Until != 0 {
+		text += "@" + strconv.FormatInt(id.Until, 10)
+	}
+	return text
+}
+
+// latest is what the name of a replica has in the place of a time.
+const latest = "latest"
+
+var replicaPattern = regexp.MustCompile(`^` + latest + `(?:-([0-9a-f]{16}))?(?:@([1-9][0-9]{0,18}))?$`)
 
 // ParseID parses the name of a snapshot. If the time is missing, it is zero, which means the newest snapshot of the
 // space.
@@ -30,14 +54,22 @@ func ParseID(text string) (ID, error) {
 	space, at, given := strings.Cut(text, "/")
 	id := ID{Space: space}
 	if space == "" || strings.HasPrefix(space, ".") || strings.ContainsAny(space, `\`) {
-		return ID{}, fmt.Errorf("snapshot %q: must be SPACE or SPACE/TIME; `berth snapshot list` prints the names", text)
+		return ID{}, fmt.Errorf("snapshot %q: must be SPACE, SPACE/TIME, or SPACE/latest; `berth snapshot list` prints the names", text)
 	}
 	if !given {
 		return id, nil
 	}
+	if parts := replicaPattern.FindStringSubmatch(at); parts != nil {
+		id.Latest, id.Store = true, parts[1]
+		var err error
+		if parts[2] != "" {
+			id.Until, err = strconv.ParseInt(parts[2], 10, 64)
+		}
+		return id, err
+	}
 	t, err := time.Parse(timeFormat, at)
 	if err != nil || t.Format(timeFormat) != at {
-		return ID{}, fmt.Errorf("snapshot %q: must be SPACE or SPACE/TIME; `berth snapshot list` prints the names", text)
+		return ID{}, fmt.Errorf("snapshot %q: must be SPACE, SPACE/TIME, or SPACE/latest; `berth snapshot list` prints the names", text)
 	}
 	id.Time = t
 	return id, nil

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/kine"
 )
 
@@ -69,6 +69,8 @@ type Config struct {
 	Elsewhere func(space string) bool
 	// Foreign means that these processes are on other machines, so that their stores have never been opened here.
 	Foreign bool
+	// Server, if set, returns the database server with the store of a space; nil if it is a file.
+	Server func(ctx context.Context, space string) (*kine.Server, error)
 	// Volume is the file system of Scratch. If it is nil, archives are written until it is full.
 	Volume *kine.Volume
 	// WakeTimeout limits how long a space may take to wake for a snapshot, because others wait for theirs. Default: one
@@ -181,6 +183,9 @@ func (k *Keeper) unchanged(space string, revision int64, last time.Time) (is boo
 		return is
 	}
 	path := filepath.Join(k.config.Dir, space, storeFile)
+	if !exists(path) {
+		path = storemark.Path(filepath.Dir(path))
+	}
 	info, err := os.Stat(path)
 	return err == nil && info.ModTime().Before(last) && !exists(path+"-wal")
 }
@@ -260,7 +265,7 @@ func (k *Keeper) take(ctx context.Context, space string, bucket *Bucket) (id ID,
 		return ID{}, 0, err
 	}
 	defer archive.Close()
-	if err := pack(archive, id, store, filepath.Join(k.config.Dir, id.Space), foreign); err != nil {
+	if err := pack(ctx, archive, id, store, filepath.Join(k.config.Dir, id.Space), foreign); err != nil {
 		return ID{}, 0, err
 	}
 	if size, err = archive.Seek(0, 1); err != nil {
@@ -323,6 +328,9 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (foreign bool,
 		if !errors.Is(err, ErrAsleep) {
 			return sent && k.config.Foreign, err
 		}
+		if !exists(path) && storemark.Exists(filepath.Dir(path)) {
+			return false, k.copyFromServer(ctx, space, to)
+		}
 		if exists(path + "-wal") {
 			// It was not closed cleanly, so only the store itself can read it.
 			if err := k.wake(ctx, space); err != nil {
@@ -344,6 +352,24 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (foreign bool,
 	return false, err
 }
 
+// copyFromServer copies the store of a space that sleeps, and whose store is in a database server.
+func (k *Keeper) copyFromServer(ctx context.Context, space, to string) error {
+	if k.config.Server == nil {
+		return fmt.Errorf("the store of space %s is in a database server", space)
+	}
+	if IsReceived(filepath.Join(k.config.Dir, space)) { // its pod may have written what takes any memory to read
+		return fmt.Errorf("the pod of space %s may have written its database, and only the pod copies that; set spec.isolation to Dedicated", space)
+	}
+	server, err := k.config.Server(ctx, space)
+	if err != nil {
+		return err
+	}
+	if server == nil {
+		return fmt.Errorf("the store of space %s is in a database server, and spec.store has none", space)
+	}
+	return kine.CopyServer(ctx, space, *server, to)
+}
+
 // wake wakes a space, with a time limit, so that a space that has to wait for others to start does not block all
 // snapshots.
 func (k *Keeper) wake(ctx context.Context, space string) error {
@@ -359,29 +385,4 @@ func examine(ctx context.Context, space, path string) error {
 		return err
 	}
 	return store.Close()
-}
-
-// copyAtRest copies a store that nobody has opened. It fails with errMoved if somebody opened it in the meantime,
-// because the copy is then not consistent.
-func copyAtRest(from, to string) error {
-	before, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	if err := copyFile(from, to); err != nil {
-		return err
-	}
-	after, err := os.Stat(from)
-	if err == nil && (exists(from+"-wal") || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
-		err = errMoved
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(to))
-	}
-	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -7,24 +7,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/berth-dev/berth/internal/fsutil"
+	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/kine"
 )
 
 // replacedFile is the store that a restore has replaced. It is kept until the next restore.
 const replacedFile = storeFile + ".replaced"
 
+// movesFile is the file with how often the space has moved between shards. It is beside the files of a replica.
+const movesFile = "moves"
+
 // ErrElsewhere is returned for a snapshot that this process may not open, because its store is from the pod of a
 // dedicated space: a tenant who has taken over the pod may have written any bytes. See [Bucket.Trusted].
 var ErrElsewhere = errors.New("its store is from the pod of a dedicated space, and would be opened in Berth's own process; " +
 	"restore it under its own name while the space is Dedicated, or if you trust what ran in the pod, use --trust-dedicated")
 
-// Exists reports whether dir, the directory of a space, contains its store.
-func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) }
+// Exists reports whether dir, the directory of a space, contains its store, or says which database server has it.
+func Exists(dir string) bool { return exists(filepath.Join(dir, storeFile)) || storemark.Exists(dir) }
 
 // Replace restores a space in spaces, the directory with a directory for each space, from a snapshot. The space must
 // not run. It keeps its keys, so that existing credentials stay valid; if the keys are lost, it gets those of the
@@ -39,6 +44,27 @@ func Replace(ctx context.Context, bucket *Bucket, id ID, spaces, scratch string)
 		return fmt.Errorf("restore snapshot %s: %w", id, err)
 	}
 	return nil
+}
+
+// Recover is [Replace] for a space whose directory was lost, and whose object says how often it has moved between shards.
+func Recover(ctx context.Context, bucket *Bucket, id ID, moves int64, spaces, scratch string) error {
+	err := withFetched(ctx, bucket, id, scratch, func(from string) error {
+		if err := writeMoves(from, moves); err != nil {
+			return err
+		}
+		return replace(ctx, from, filepath.Join(spaces, id.Space))
+	})
+	if err != nil {
+		return fmt.Errorf("restore snapshot %s: %w", id, err)
+	}
+	return nil
+}
+
+func writeMoves(dir string, moves int64) error {
+	return fsutil.Replace(filepath.Join(dir, movesFile), func(w io.Writer) error {
+		_, err := fmt.Fprint(w, moves)
+		return err
+	})
 }
 
 // Clone creates a space named as from a snapshot of another space. It has its own keys, so that credentials of the
@@ -138,6 +164,13 @@ func withFetched(ctx context.Context, bucket *Bucket, id ID, scratch string, do 
 // withArchive calls do with a directory that contains a snapshot's files, which have not been checked further.
 func withArchive(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(dir string, m *manifest) error) error {
 	return inScratch(scratch, func(dir string) error {
+		if id.Latest {
+			m, err := bucket.Replica(id.Space).fetch(ctx, id, dir, bucket.trusted)
+			if err != nil {
+				return err
+			}
+			return do(dir, m)
+		}
 		archive, err := bucket.get(ctx, id.key())
 		if err != nil {
 			return err
@@ -154,18 +187,42 @@ func withArchive(ctx context.Context, bucket *Bucket, id ID, scratch string, do 
 	})
 }
 
+// storeIDFile is the file with the ID of a store. A directory without it is not one of a space.
+const storeIDFile = "store.id"
+
+// replace moves what was restored into the directory of a space. If that was lost, store.id comes last, so that nobody takes a directory without
+// the store for that of the space.
 func replace(ctx context.Context, from, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, name := range identityFiles {
-		if !exists(filepath.Join(dir, name)) && exists(filepath.Join(from, name)) {
-			if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
-				return err
-			}
+	bring := func(name string) error {
+		if !exists(filepath.Join(from, name)) {
+			return nil
+		}
+		return os.Rename(filepath.Join(from, name), filepath.Join(dir, name))
+	}
+	lost := !exists(filepath.Join(dir, storeIDFile))
+	if lost { // there may be one of an earlier attempt
+		if err := bring(movesFile); err != nil {
+			return err
 		}
 	}
-	return place(ctx, from, dir)
+	for _, name := range identityFiles {
+		if name == storeIDFile || exists(filepath.Join(dir, name)) {
+			continue
+		}
+		if err := bring(name); err != nil {
+			return err
+		}
+	}
+	if err := fsutil.SyncDir(dir); err != nil {
+		return err
+	}
+	if err := place(ctx, from, dir); err != nil || !lost {
+		return err
+	}
+	return errors.Join(bring(storeIDFile), fsutil.SyncDir(dir))
 }
 
 // place moves the store in from to dir. At each moment, the store there is the old one, with everything that was

@@ -205,3 +205,45 @@ func TestADamagedStoreDoesNotRefuseItsReplacement(t *testing.T) {
 		}
 	}
 }
+
+// D2: a restore of a lost directory that fails leaves none that counts as that of the space without its store.
+func TestARestoreOfALostDirectoryThatFailsLeavesNoSpace(t *testing.T) {
+	from, dir := t.TempDir(), t.TempDir()
+	fill := func() {
+		killed(t, from, "/registry/a")
+		for _, name := range []string{"store.id", "node.key", movesFile} {
+			if err := os.WriteFile(filepath.Join(from, name), []byte(name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill()
+	inTheWay := filepath.Join(dir, replacedFile, "x")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(t.Context(), from, dir); err == nil {
+		t.Fatal("the restore did not fail")
+	}
+	if exists(filepath.Join(dir, "store.id")) || exists(filepath.Join(dir, storeFile)) {
+		t.Error("the directory has a store, or its ID")
+	}
+	if err := os.RemoveAll(filepath.Join(dir, replacedFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(from); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(from, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	if err := replace(t.Context(), from, dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"store.id", "node.key", movesFile, storeFile} {
+		if !exists(filepath.Join(dir, name)) {
+			t.Errorf("%s is missing after the next attempt", name)
+		}
+	}
+}

@@ -64,6 +64,24 @@ func (s *s3) put(ctx context.Context, key string, data io.Reader, size int64) er
 	return err
 }
 
+func (s *s3) putNew(ctx context.Context, key string, data io.Reader, size int64) error {
+	o := minio.PutObjectOptions{ContentType: "application/zstd", DisableMultipart: true}
+	o.SetMatchETagExcept("*") // which is If-None-Match: *
+	_, err := s.client.PutObject(ctx, s.bucket, s.prefix+key, data, size, o)
+	switch minio.ToErrorResponse(err).StatusCode {
+	case http.StatusNotImplemented: // this storage has no such condition
+		if seeker, is := data.(io.Seeker); is {
+			if _, err := seeker.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+			return s.put(ctx, key, data, size)
+		}
+	case http.StatusPreconditionFailed, http.StatusConflict:
+		return errThere
+	}
+	return err
+}
+
 func (s *s3) get(ctx context.Context, key string) (io.ReadCloser, error) {
 	object, err := s.client.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
 	if err != nil {
@@ -82,13 +100,32 @@ func (s *s3) list(ctx context.Context, prefix string) (objects []object, err err
 	if prefix != "" {
 		at += prefix + "/"
 	}
-	for o := range s.client.ListObjects(ctx, s.bucket, minio.ListObjectsOptions{Prefix: at, Recursive: true}) {
+	for o := range s.client.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: at, Recursive: true}) {
 		if o.Err != nil {
 			return nil, o.Err
 		}
-		objects = append(objects, object{key: strings.TrimPrefix(o.Key, s.prefix), size: o.Size})
+		key := strings.TrimPrefix(o.Key, s.prefix)
+		if prefix == "" && strings.HasPrefix(key, replicasDir+"/") {
+			break // they are many, and come last
+		}
+		objects = append(objects, object{key: key, size: o.Size, modified: o.LastModified})
 	}
 	return objects, nil
+}
+
+func (s *s3) names(ctx context.Context, prefix string) (names []string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	at := s.prefix + prefix + "/"
+	for o := range s.client.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: at}) {
+		if o.Err != nil {
+			return nil, o.Err
+		}
+		if name, is := strings.CutSuffix(strings.TrimPrefix(o.Key, at), "/"); is {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 func (s *s3) remove(ctx context.Context, key string) error {

@@ -41,9 +41,13 @@ const (
 type Config struct {
 	// Name is the name of the space, a DNS label. It is used in log lines, the store, the CA, and kubeconfigs.
 	Name string
-	// Dir is the directory of the control plane's state: store.db and pki/. If it does not exist, it is created with
+	// Dir is the directory of the control plane's state: store.db, unless Server has it, and pki/. If it does not exist, it is created with
 	// mode 0700.
 	Dir string
+	// Server is the database server that has the store, if it is not a file.
+	Server *kine.Server
+	// Replica, if set, follows what is written to a store that is a file.
+	Replica kine.Replica
 	// Endpoint is the URL at which clients reach the API, such as https://127.0.0.1:7443/spaces/demo. It is written
 	// into kubeconfigs.
 	Endpoint string

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -97,10 +96,7 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if p.credentials, err = credentials.Open(p.config.Dir, p.config.Name, p.config.ServingCA, p.config.Clock); err != nil {
 		return err
 	}
-	store, err := kine.Open(ctx, kine.Options{
-		Path: filepath.Join(p.config.Dir, "store.db"), Name: p.config.Name, MaxBytes: p.config.StoreBytes,
-		Account: p.config.Account, Volume: p.config.Volume,
-	})
+	store, err := p.openStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,6 +159,11 @@ func (p *ControlPlane) start(ctx context.Context) (err error) {
 	if err := p.followTenant(); err != nil {
 		return err
 	}
+	safego.Go(&p.background, "establish definitions", func() {
+		if err := p.establish(p.stopping); err != nil && p.stopping.Err() == nil {
+			p.config.Logger.Error(err, "Could not establish all definitions that an earlier run has begun with; they are served after some minutes")
+		}
+	}, p.fail)
 	if err := p.chain.aggregated.Load(p.chain.aggregation); err != nil {
 		return fmt.Errorf("load API services: %w", err)
 	}

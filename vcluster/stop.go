@@ -82,6 +82,11 @@ func (p *ControlPlane) unwind() {
 	step("end admission", p.endAdmission)
 	step("stop the API server", p.stopServer)
 	if p.store != nil {
+		step("note who has access", func() {
+			if err := p.noteAccess(); err != nil { // the space stops nevertheless, with what was noted before
+				p.config.Logger.Error(err, "Could not note who has access to a space whose store is in a database server")
+			}
+		})
 		step("close the store", func() { failed = append(failed, p.store.Close()) })
 	}
 	if err := errors.Join(failed...); err != nil {

@@ -91,6 +91,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.QuotaShareApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("QuotaStatus"):
 		return &apiv1alpha1.QuotaStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ReplicationStatus"):
+		return &apiv1alpha1.ReplicationStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSync"):
 		return &apiv1alpha1.ResourceSyncApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceSyncSpec"):
@@ -103,6 +105,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ScopeExpressionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScopeSelector"):
 		return &apiv1alpha1.ScopeSelectorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Shard"):
+		return &apiv1alpha1.ShardApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShardSpec"):
+		return &apiv1alpha1.ShardSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ShardStatus"):
+		return &apiv1alpha1.ShardStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SharedObject"):
 		return &apiv1alpha1.SharedObjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SharedObjectSpec"):
@@ -117,6 +125,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.SpaceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SpaceStatus"):
 		return &apiv1alpha1.SpaceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Store"):
+		return &apiv1alpha1.StoreApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Subject"):
 		return &apiv1alpha1.SubjectApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SubtreeUsage"):

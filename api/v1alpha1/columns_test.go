@@ -78,7 +78,7 @@ func TestKubectlShowsTheColumnsOfASpace(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"Tenant: <nil>", "Isolation: Dedicated", "Platform: berth", "Paused: <nil>", "Version: v1.37.1", "Endpoint: https://berth.example:7443/spaces/columns",
+		"Tenant: <nil>", "Isolation: Dedicated", "Store: <nil>", "Platform: berth", "Paused: <nil>", "Shard: <nil>", "Version: v1.37.1", "Endpoint: https://berth.example:7443/spaces/columns",
 		"Message: the space serves requests and syncs",
 	}, wide); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

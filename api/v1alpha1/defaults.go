@@ -14,6 +14,13 @@ const DefaultPlatformName = "berth"
 // Finalizer is on each Space that a platform serves, until nothing is left of what the platform made for it.
 const Finalizer = "berth.dev/space"
 
+// AnnotationMoveTo on a Space asks for a move to the shard that it names, or, if it is empty, to another shard. The operator removes it
+// once it has decided.
+const AnnotationMoveTo = "berth.dev/move-to"
+
+// LabelKubernetesVersion is the label that the selectors of shards see on a Space with spec.kubernetesVersion. No object has it.
+const LabelKubernetesVersion = "berth.dev/kubernetes-version"
+
 // AnnotationTrustDedicated on a Space, with the value "true", says that the admin trusts what ran in the space's pod. Otherwise,
 // a store that comes from a pod is not opened in the process of all shared spaces.
 const AnnotationTrustDedicated = "berth.dev/trust-dedicated"

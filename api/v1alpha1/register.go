@@ -26,6 +26,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&Space{}, &SpaceList{}, &Tenant{}, &TenantList{}, &TenantOwner{}, &TenantOwnerList{}, &BerthConfiguration{}, &BerthConfigurationList{},
 		&Publication{}, &PublicationList{}, &PublishedObject{}, &PublishedObjectList{}, &SharedObject{}, &SharedObjectList{},
 		&QuotaLedger{}, &QuotaLedgerList{}, &SystemRole{}, &SystemRoleList{}, &CRDShare{}, &CRDShareList{}, &ResourceSync{}, &ResourceSyncList{},
+		&Shard{}, &ShardList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -25,8 +25,10 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Tenant",type=string,JSONPath=`.spec.tenantName`,priority=1
 // +kubebuilder:printcolumn:name="Isolation",type=string,JSONPath=`.status.isolation`,priority=1
+// +kubebuilder:printcolumn:name="Store",type=string,JSONPath=`.spec.store.type`,priority=1
 // +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.spec.platformName`,priority=1
 // +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.paused`,priority=1
+// +kubebuilder:printcolumn:name="Shard",type=string,JSONPath=`.status.shard`,priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
@@ -64,6 +66,8 @@ type SpaceList struct {
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.tenantName) || has(self.tenantName)",message="a space stays with its tenant; create another one without a tenant, and restore a snapshot as it"
+// +kubebuilder:validation:XValidation:rule="(has(self.store) && has(self.store.type) ? self.store.type : 'SQLite') == (has(oldSelf.store) && has(oldSelf.store.type) ? oldSelf.store.type : 'SQLite')",message="the type of a store can't be changed; create another space with that type, and restore a snapshot as it"
+// +kubebuilder:validation:XValidation:rule="!has(self.store) || !has(self.store.type) || self.store.type == 'SQLite' || !has(self.snapshots) || !has(self.snapshots.replication) || self.snapshots.replication == 'None'",message="a store in a database server can't be replicated by the platform; use the replication of the server, or the store type SQLite"
 type SpaceSpec struct {
 	// platformName is the name of the platform that serves the space, as its --platform-name says. Several platforms may share
 	// a cluster. It can't be changed. Defaults to berth.
@@ -100,6 +104,16 @@ type SpaceSpec struct {
 	// publications, tenantLimits, and audit. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
+	// store is where the space's objects are stored. Defaults to a SQLite file in the data directory of the platform.
+	// +optional
+	Store Store `json:"store,omitzero"`
+	// kubernetesVersion is the minor version of Kubernetes that the space's API server serves, such as 1.36. Only shards that serve it get
+	// the space. When it changes, the space moves, by one minor version at a time. Defaults to that of the shard that has the space.
+	// +optional
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=6
+	// +kubebuilder:validation:Pattern=`^1\.[1-9][0-9]{0,3}$`
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
 	// on disk for a space of the same name, and Snapshot takes a last snapshot first, to where snapshots says. Host objects
 	// are deleted in each case. Defaults to Delete.
@@ -357,4 +371,20 @@ type Snapshots struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Keep int32 `json:"keep,omitempty"`
+	// replication is Continuous for a copy of the store in the same place that is at most a second behind, as long as the place can be
+	// reached, and None for no such copy. It is for shared spaces with a store of type SQLite. If it is not set, the platform's setting
+	// holds, which is None unless its configuration says otherwise.
+	// +optional
+	Replication Replication `json:"replication,omitempty"`
 }
+
+// Replication says how a store is copied beside its snapshots.
+//
+// +kubebuilder:validation:Enum=None;Continuous
+type Replication string
+
+// Replications.
+const (
+	ReplicationNone       Replication = "None"
+	ReplicationContinuous Replication = "Continuous"
+)

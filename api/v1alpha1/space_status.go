@@ -28,6 +28,9 @@ const (
 	// ConditionVolumeCurrent is False for a dedicated space whose volume differs from what the platform's configuration says now. There
 	// is no such condition otherwise.
 	ConditionVolumeCurrent = "VolumeCurrent"
+	// ConditionReplicated is False while the replica of a space's store lacks writes of the last seconds. It is not there for a space
+	// without replication.
+	ConditionReplicated = "Replicated"
 )
 
 // Reasons of the condition Ready. If none of these is the reason, it is the name of the state.
@@ -51,10 +54,18 @@ const (
 const (
 	// ReasonReachable is that of HostReachable when it is True.
 	ReasonReachable = "Reachable"
-	// ReasonUnreachable is that of HostReachable when it is False.
+	// ReasonUnreachable is that of HostReachable when it is False, of StoreHealthy when it is False because the database of the store
+	// can't be used, and of Replicated when it is False because the place of the replica can't be reached.
 	ReasonUnreachable = "Unreachable"
+	// ReasonStoreMissing makes Ready False for a space whose store is not in the volume of its shard.
+	ReasonStoreMissing = "StoreMissing"
+	// ReasonNotMoved is that of the event of a space that can't move to another shard.
+	ReasonNotMoved = "NotMoved"
 	// ReasonHealthy is that of StoreHealthy when it is True.
 	ReasonHealthy = "Healthy"
+	// ReasonStoreTakenOver is that of StoreHealthy when it is False because another process has opened the store in the database
+	// server, and of Replicated when another process replicates the space.
+	ReasonStoreTakenOver = "TakenOver"
 	// ReasonStoreFull is that of StoreHealthy when it is False for a store that has reached its limit.
 	ReasonStoreFull = "Full"
 	// ReasonStoreDamaged is that of StoreHealthy when it is False for a store that can't be read.
@@ -87,6 +98,22 @@ const (
 	ReasonOwnersLimited = "OwnersLimited"
 	// ReasonQuotaExceeded is of an event about a space that a quota refused something.
 	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonNoShard is of an event about a space that no shard can take.
+	ReasonNoShard = "NoShard"
+	// ReasonMoving is of an event about a space that begins to move to another shard.
+	ReasonMoving = "Moving"
+	// ReasonFailedOver is of an event about a space that another shard serves, because its shard is dead.
+	ReasonFailedOver = "FailedOver"
+	// ReasonMoveRefused is of an event about a space that can't move to another shard.
+	ReasonMoveRefused = "MoveRefused"
+	// ReasonUpToDate is that of Replicated when it is True.
+	ReasonUpToDate = "UpToDate"
+	// ReasonBehind is that of Replicated when it is False while the replica catches up, or is made.
+	ReasonBehind = "Behind"
+	// ReasonStoreBehindReplica is that of Replicated when it is False because the replica has writes that the store doesn't have.
+	ReasonStoreBehindReplica = "StoreBehindReplica"
+	// ReasonNotSupported is that of Replicated when it is False for a dedicated space, whose process has no access to the place.
+	ReasonNotSupported = "NotSupported"
 	// ReasonTemplateChanged is that of VolumeCurrent.
 	ReasonTemplateChanged = "TemplateChanged"
 )
@@ -120,7 +147,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type SpaceStatus struct {
-	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, WithinShare, and VolumeCurrent.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, WithinShare, VolumeCurrent, and Replicated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -137,6 +164,24 @@ type SpaceStatus struct {
 	// isolation is what the space runs with: that of the spec, or Dedicated for a Shared space that has outgrown its share.
 	// +optional
 	Isolation Isolation `json:"isolation,omitempty"`
+	// shard is the name of the shard that has the space's store, and serves the space. It is empty on a platform without shards.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Shard string `json:"shard,omitempty"`
+	// movingTo is the name of the shard that the space moves to, or is to move to.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	MovingTo string `json:"movingTo,omitempty"`
+	// moves is how often the space has moved between shards. The store with this number is the one that counts.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Moves *int64 `json:"moves,omitempty"`
+	// replication is what the replica of the store has. It is written when the condition Replicated changes, and at most once a minute
+	// otherwise, so that the replica may have more.
+	// +optional
+	Replication ReplicationStatus `json:"replication,omitzero"`
 	// endpoint is the URL of the space's API.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -197,4 +242,24 @@ type Usage struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Memory string `json:"memory,omitempty"`
+}
+
+// ReplicationStatus is what the replica of a store has.
+//
+// +kubebuilder:validation:MinProperties=1
+type ReplicationStatus struct {
+	// revision is that of the last write in the replica.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision,omitempty"`
+	// time is when this was the last write to the store.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+	// behindSince is when the first write was made that is not in the replica. It is not set if there is none.
+	// +optional
+	BehindSince *metav1.Time `json:"behindSince,omitempty"`
+	// missingWrites is how many writes are not in the replica.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MissingWrites int64 `json:"missingWrites,omitempty"`
 }

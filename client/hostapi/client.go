@@ -85,6 +85,7 @@ func mapper() meta.RESTMapper {
 	for _, kind := range []string{"Tenant", "TenantOwner", "Space", "Publication", "BerthConfiguration", "ResourceSync"} {
 		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
 	}
+	m.Add(v1alpha1.GroupVersion.WithKind("Shard"), meta.RESTScopeNamespace)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
 	for _, kind := range []string{"Secret", "Service", "Pod", "Event"} {

@@ -26,6 +26,8 @@ const pageSize = 500
 type Query struct {
 	// Resource is the plural name.
 	Resource string
+	// Namespace is that of the objects. Objects of all namespaces are listed if it is empty.
+	Namespace string
 	// Names are those of the objects. All are read if it is empty.
 	Names []string
 	// Labels and Fields are selectors.
@@ -44,7 +46,11 @@ func (r *reader) request() *rest.Request {
 	if r.table {
 		accept = asTable
 	}
-	return r.api.Get().Resource(r.query.Resource).SetHeader("Accept", accept)
+	return r.get().SetHeader("Accept", accept)
+}
+
+func (r *reader) get() *rest.Request {
+	return r.api.Get().NamespaceIfScoped(r.query.Namespace, r.query.Namespace != "").Resource(r.query.Resource)
 }
 
 // read calls each with the answers: pages of a list, or single objects. What isn't found is an error in the end.
@@ -66,7 +72,7 @@ func (r *reader) read(ctx context.Context, each func(answer []byte) error) error
 // now returns a version of the list from which changes can be watched. The version of an object that was read may be too old for
 // that.
 func (r *reader) now(ctx context.Context) (string, error) {
-	answer, err := send(ctx, r.selected(r.api.Get().Resource(r.query.Resource).SetHeader("Accept", "application/json")).Param("limit", "1"))
+	answer, err := send(ctx, r.selected(r.get().SetHeader("Accept", "application/json")).Param("limit", "1"))
 	if err != nil {
 		return "", err
 	}

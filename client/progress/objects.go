@@ -92,8 +92,11 @@ func Name(object client.Object) string {
 }
 
 func plural(object client.Object) string {
-	if _, ok := object.(*v1alpha1.Tenant); ok {
+	switch object.(type) {
+	case *v1alpha1.Tenant:
 		return "tenants"
+	case *v1alpha1.Shard:
+		return "shards"
 	}
 	return "spaces"
 }

@@ -105,7 +105,7 @@ func sleepText(s v1alpha1.Sleep) string {
 }
 
 func snapshotsText(s v1alpha1.Snapshots) string {
-	if s.To == "" && s.IntervalSeconds == nil && s.Keep == 0 {
+	if s.To == "" && s.IntervalSeconds == nil && s.Keep == 0 && s.Replication == "" {
 		return "as the platform's --snapshot-to says"
 	}
 	text := "to " + cmp.Or(s.To, "the platform's --snapshot-to")
@@ -114,6 +114,9 @@ func snapshotsText(s v1alpha1.Snapshots) string {
 	}
 	if s.Keep > 0 {
 		text += fmt.Sprintf(", keeping %d", s.Keep)
+	}
+	if s.Replication != "" {
+		text += fmt.Sprintf(", replication %s", s.Replication)
 	}
 	return text
 }

@@ -22,7 +22,7 @@ type flagGroup struct {
 func flagGroups() []flagGroup {
 	return []flagGroup{
 		{name: "General"},
-		{"Space", []string{"config", "platform-name", "space", "spaces-max", "idle-after", "dedicated", "dedicated-max", "dedicated-pods"}},
+		{"Space", []string{"config", "platform-name", "space", "spaces-max", "idle-after", "emulated-version", "dedicated", "dedicated-max", "dedicated-pods", "store-secrets"}},
 		{"Host", []string{"host-kubeconfig", "nodes", "space-role", "operator", "leader-elect", "lease-namespace"}},
 		{"API endpoint", []string{"listen", "advertise", "tls-cert-file", "tls-key-file", "tls-ca-file", "space-domain", "client-ca-file", "token-auth-file", "basic-auth-file", "authentication-config", "authorization-policy-file", "default-tenant", "kubeconfig-secrets", "argocd-namespace"}},
 		{"Webhook", []string{

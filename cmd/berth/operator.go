@@ -55,6 +55,7 @@ protect tenants from being deleted by mistake.`,
 	cmd.Flags().StringVar(&kubeconfig, "host-kubeconfig", "", "kubeconfig of the host cluster (default: the cluster in which the command runs as a pod)")
 	cmd.Flags().BoolVar(&o.LeaderElection, "leader-elect", inPod, "let one of several operators work at a time, by a Lease (default: in a pod)")
 	cmd.Flags().StringVar(&o.LeaseNamespace, "lease-namespace", "", "host namespace of the Lease (default: that of the pod, or "+operator.DefaultLeaseNamespace+")")
+	cmd.Flags().StringVar(&o.ShardNamespace, "shard-namespace", "", "host namespace of the Shard objects and Leases of platforms with shards, as that of 'berth serve' (default: that of --lease-namespace)")
 	cmd.Flags().StringVar(&o.DefaultTenant, "default-tenant", "", "name of the default tenant, as that of 'berth serve'; the operator writes it into the BerthConfiguration (default: that of the BerthConfiguration)")
 	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT of the operator's /metrics, /livez, and /readyz, over HTTP without authentication (default: not served)")
 	cmd.Flags().StringVar(&logFormat, "log-format", logText, "text or json")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	configv1alpha1 "github.com/berth-dev/berth/api/config/v1alpha1"
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -38,10 +39,12 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.AddDataDir(cmd, &o.DataDir)
 	cmd.Flags().StringVar(&o.file, "config", "", "file with a PlatformConfiguration, which contains defaults for all spaces, and spaces to create")
 	cmd.Flags().StringVar(&o.PlatformName, "platform-name", v1alpha1.DefaultPlatformName, "serve the Space objects with this spec.platformName; give each Berth on a host its own name")
+	cmd.Flags().StringVar(&o.EmulatedVersion, "emulated-version", "", "minor version of Kubernetes whose APIs and features the API servers of all spaces serve, such as 1.36, as with kube-apiserver (default: that of 'berth version')")
 	cmd.Flags().StringSliceVar(&o.dedicated, "dedicated", nil, "names of spaces to create if they don't exist, and to make dedicated (spec.isolation: Dedicated)")
 	cmd.Flags().DurationVar(&o.IdleAfter, "idle-after", 15*time.Minute, "put a space to sleep when it has been idle this long; spec.sleep of a space overrides it; 0 means never")
 	cmd.Flags().IntVar(&o.SpacesMax, "spaces-max", 250, "maximum number of shared spaces that are awake at once; 0 means no limit")
 	cmd.Flags().IntVar(&o.DedicatedMax, "dedicated-max", 10, "maximum number of dedicated spaces; plan 512 MiB of memory for each")
+	cmd.Flags().StringVar(&o.StoreSecrets, "store-secrets", "", "host namespace of the Secrets that spec.store.secretName of spaces names (default: all stores are files)")
 	cmd.Flags().StringVar(&o.Snapshots.To, "snapshot-to", "", "URL of a directory or object storage for scheduled snapshots, see 'berth snapshot' (default: no snapshots)")
 	cmd.Flags().StringArrayVar(&o.Snapshots.AlsoTo, "snapshot-also-to", nil, "another URL that spaces can use in spec.snapshots.to; repeat the flag for several")
 	cmd.Flags().DurationVar(&o.Snapshots.Every, "snapshot-every", time.Hour, "how often to take a snapshot of each space that has changed; spec.snapshots of a space overrides it")
@@ -68,7 +71,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.MetricsListen, "metrics-listen", "", "HOST:PORT of Berth's own /metrics, /livez, and /readyz, over HTTP without authentication (default: not served)")
 	cmd.Flags().StringVar(&o.Traces.Endpoint, "trace-endpoint", "", "HOST:PORT of an OTLP collector for traces of requests, over gRPC without TLS (default: no traces)")
 	cmd.Flags().Int32Var(&o.Traces.PerMillion, "trace-per-million", 10_000, "number of requests to trace in a million")
-	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-namespace", "pods-selector", "pods-port", "dns-port", "dns-upstream", "host-domain", "metrics-listen", "trace-endpoint", "space-domain"} {
+	for _, flag := range []string{"platform-name", "dedicated", "pods-address", "pods-namespace", "pods-selector", "pods-port", "dns-port", "dns-upstream", "host-domain", "emulated-version", "metrics-listen", "trace-endpoint", "space-domain"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
 }
@@ -78,6 +81,12 @@ func (o *runOptions) config() (platform.Config, error) {
 	c := o.Config
 	info := readVersion()
 	c.Version = manager.Version{Berth: info.Berth, Kubernetes: info.Kubernetes}
+	if c.EmulatedVersion != "" {
+		c.Version.Kubernetes = "v" + c.EmulatedVersion
+	}
+	if v, err := utilversion.ParseGeneric(c.Version.Kubernetes); err == nil && !c.Peers.Enabled() {
+		c.KubernetesVersion = utilversion.MajorMinor(v.Major(), v.Minor()).String()
+	}
 	executable, err := os.Executable()
 	if err != nil {
 		return c, fmt.Errorf("find the command for dedicated spaces: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-dev/berth/cmd/berth/crd"
 	"github.com/berth-dev/berth/cmd/berth/login"
+	"github.com/berth-dev/berth/cmd/berth/shard"
 	"github.com/berth-dev/berth/cmd/berth/space"
 	"github.com/berth-dev/berth/cmd/berth/syncpolicy"
 	"github.com/berth-dev/berth/cmd/berth/tenant"
@@ -42,7 +43,7 @@ code of COMMAND.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(tenant.New(), space.New(), usage.New(), crd.New(), syncpolicy.New(), login.New(), login.NewLogout())
+	root.AddCommand(tenant.New(), space.New(), shard.New(), usage.New(), crd.New(), syncpolicy.New(), login.New(), login.NewLogout())
 	root.AddCommand(space.Aliases()...)
 	root.AddCommand(newUp(), newServe(), newOperator(), newApply(), newCheck(), newSpaces(), newDelete(), newKubeconfig(), newRotate(), newVersion(), newDedicated())
 	if strings.HasPrefix(filepath.Base(called), plugin) {

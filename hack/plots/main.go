@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package main draws the plots of the README from the figures of a benchmark run, as `make bench` writes them with
-// BENCH_JSON. `make plots` runs it.
+// BENCH_JSON. `make plots` runs it. It also draws what the simulator of placement writes, for `make simulate`.
 package main
 
 import (
@@ -23,9 +23,14 @@ type measure struct {
 
 func main() {
 	out := flag.String("out", ".", "directory to write the plots to")
+	simulation := flag.String("simulation", "", "file with the series of a simulation, to draw these instead")
 	note := flag.String("note", "", "where and when the figures were measured, to print on each plot")
 	flag.Parse()
-	if err := run(*out, *note, flag.Args()); err != nil {
+	draw := func() error { return run(*out, *note, flag.Args()) }
+	if *simulation != "" {
+		draw = func() error { return runSimulation(*out, *simulation) }
+	}
+	if err := draw(); err != nil {
 		fmt.Fprintln(os.Stderr, "draw plots:", err)
 		os.Exit(1)
 	}

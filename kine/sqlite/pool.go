@@ -12,14 +12,13 @@ import (
 
 	"github.com/k3s-io/kine/pkg/drivers/generic"
 	"github.com/mattn/go-sqlite3"
+
+	"github.com/berth-dev/berth/kine/dbms"
 )
 
-// MaxReaders is how many reads run at once, KeptReaders how many connections are kept for the next ones until the store
-// is idle. A used connection holds about 0.5 MiB.
-const (
-	MaxReaders  = 4
-	KeptReaders = 2
-)
+// KeptReaders is how many connections are kept for the next reads until the store is idle. A used connection holds about
+// 0.5 MiB.
+const KeptReaders = 2
 
 // Readers is kine's statements over connections that can't write.
 type Readers struct {
@@ -41,7 +40,7 @@ func OpenReaders(ctx context.Context, path string) (*Readers, error) {
 	p := &Readers{stop: stop}
 	var err error
 	p.Generic, err = generic.OpenDB(poolCtx, &p.done, "sqlite3", connector{dsn(path, ReaderParams)},
-		generic.ConnectionPoolConfig{MaxOpen: MaxReaders, MaxIdle: KeptReaders}, "?", false, nil)
+		generic.ConnectionPoolConfig{MaxOpen: dbms.MaxReaders, MaxIdle: KeptReaders}, "?", false, nil)
 	if err != nil {
 		stop()
 		p.done.Wait()
@@ -50,6 +49,17 @@ func OpenReaders(ctx context.Context, path string) (*Readers, error) {
 	useLists(p.Generic)
 	p.ErrCode = errCode
 	return p, nil
+}
+
+// FinishCopy closes the database of a copy at path, which then has no write-ahead log.
+func FinishCopy(ctx context.Context, db *sql.DB, path string) error {
+	if err := errors.Join(Checkpoint(ctx, db), db.Close()); err != nil {
+		return err
+	}
+	if n := SizeOf(path + "-wal"); n > 0 {
+		return fmt.Errorf("%d bytes stayed in the log of the copy", n)
+	}
+	return nil
 }
 
 // Checkpoint moves the write-ahead log into the file, and cuts it off if nobody reads. Asked for, it does so even if the

@@ -26,8 +26,10 @@ import (
 // A new file gets auto_vacuum=INCREMENTAL, which can't be turned on later without rewriting the file, so that a store
 // can shrink while it serves.
 const (
-	WriterParams  = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_cache_size=-1024&_stmt_cache_size=8"
-	ReaderParams  = "mode=ro&cache=private&_busy_timeout=10000&_cache_size=-512&_stmt_cache_size=16"
+	WriterParams = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate&_busy_timeout=10000&_cache_size=-1024&_stmt_cache_size=8"
+	ReaderParams = "mode=ro&cache=private&_busy_timeout=10000&_cache_size=-512&_stmt_cache_size=16"
+	// CacheParams are for a store whose loss loses no data: after a power loss, its last commits may be missing, but not others.
+	CacheParams   = "mode=rw&cache=private&_journal_mode=WAL&_synchronous=NORMAL&_txlock=immediate&_busy_timeout=10000&_cache_size=-1024&_stmt_cache_size=8"
 	CreatorParams = WriterParams + "&_auto_vacuum=incremental"
 	// AtRestParams are for a file at rest, which is examined as it lies, without locks and without files beside it. A log
 	// left by a kill makes that impossible: it holds pages newer than the file's.

@@ -75,6 +75,9 @@ func Retained(dataDir, space string) string { return filepath.Join(dataDir, "ret
 // of the store and nothing else.
 func Deleted(dataDir, space string) string { return filepath.Join(dataDir, "deleted", space) }
 
+// Received returns the directory of what other shards send of spaces that move here.
+func Received(dataDir string) string { return filepath.Join(dataDir, "received") }
+
 // Host returns the directory of the store and the keys of an embedded host.
 func Host(dataDir string) string { return filepath.Join(dataDir, "host") }
 
@@ -83,6 +86,9 @@ func Use(dataDir string) string { return filepath.Join(dataDir, "usage.db") }
 
 // Scratch returns the directory of temporary files, which may be lost in a crash.
 func Scratch(dataDir string) string { return filepath.Join(dataDir, "tmp") }
+
+// ReplicaScratch is Scratch for copies of stores that become replicas.
+func ReplicaScratch(dataDir string) string { return filepath.Join(dataDir, "tmp-replicas") }
 
 // PortCA is the name of the CA of the TLS listener's certificate.
 const PortCA = "berth"

@@ -76,6 +76,9 @@ func TakeBack(dataDir, name string) error {
 	if err == nil {
 		err = os.Rename(from, dir)
 	}
+	if err == nil { // the object of the space is a new one, which has never moved
+		err = os.Remove(filepath.Join(dir, MovesFile))
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("take back what space %s left: %w", name, err)
 	}

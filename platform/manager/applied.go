@@ -92,8 +92,7 @@ func ofRunning(spec v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 	return spec
 }
 
-// appliedSpecs are those of all spaces that have a place. The zero value is ready to use. It is safe for concurrent
-// use.
+// appliedSpecs are those of all spaces that have a place. The zero value is ready to use. It is safe for concurrent use.
 type appliedSpecs struct {
 	mu sync.Mutex
 	of map[string]*applied
@@ -175,7 +174,7 @@ func (m *Manager) run(ctx context.Context, object *v1alpha1.Space) (isNew bool, 
 		return false, nil
 	}
 	if spec, _ := m.specOf(object); spec.Isolation != v1alpha1.Dedicated {
-		if err := errors.Join(datadir.TakeBack(m.config.DataDir, name), m.admitReceived(ctx, object)); err != nil {
+		if err := errors.Join(m.takeBack(name), m.admitReceived(ctx, object)); err != nil {
 			return false, err
 		}
 	}
@@ -205,7 +204,7 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 			}
 		}
 	}
-	if err := errors.Join(datadir.TakeBack(m.config.DataDir, name), os.MkdirAll(datadir.Space(m.config.DataDir, name), 0o700)); err != nil {
+	if err := errors.Join(m.takeBack(name), os.MkdirAll(datadir.Space(m.config.DataDir, name), 0o700)); err != nil {
 		return false, err
 	}
 	before, readErr := readApplied(datadir.Space(m.config.DataDir, name))
@@ -237,7 +236,7 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 			return false, err
 		}
 	}
-	m.applied.set(name, want)
+	m.own(name, want)
 	return true, err
 }
 

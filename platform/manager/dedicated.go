@@ -63,7 +63,10 @@ func (m *Manager) newProcessOf(name string, spec v1alpha1.SpaceSpec) *dedicated.
 		if err := errors.Join(d.Write(file), m.writeAccess(name, dir), m.writeDefinitions(name, dir), m.writeServingCA(dir)); err != nil {
 			return err
 		}
-		if err := m.prepare(ctx, name); err != nil {
+		if err := m.prepareDedicated(ctx, name); err != nil {
+			return err
+		}
+		if err := m.giveServer(ctx, name, dir); err != nil {
 			return err
 		}
 		if err := m.writeDeclared(name, dir); err != nil { // of which the account has the rights now
@@ -72,6 +75,15 @@ func (m *Manager) newProcessOf(name string, spec v1alpha1.SpaceSpec) *dedicated.
 		return m.access.Write(ctx, name, dir)
 	}
 	return dedicated.New(name, dir, prepare, func() *exec.Cmd { return m.config.DedicatedCommand(file) }, m.logger)
+}
+
+// prepareDedicated isolates a dedicated space on the host, and returns when a shard has cached what the host has of it. The space's pods use
+// the DNS of this process, and nothing else here lists the space again if that has failed: only starts of shared spaces do.
+func (m *Manager) prepareDedicated(ctx context.Context, name string) error {
+	if err := m.prepare(ctx, name); err != nil || m.config.Shard == "" {
+		return err
+	}
+	return m.shard.Host().Own(ctx, name)
 }
 
 // writeServingCA writes the CA of the API endpoint into the directory of a dedicated space's process.

@@ -50,6 +50,8 @@ type dedicatedPods struct {
 	*pod.Pods
 	ca *pki.CA  // signs the certificates of connections between the platform and the pods
 	at sync.Map // maps spaces to the addresses of their pods, as [dedicated.Addresses]
+	// servers maps spaces to the contents of [spaceprocess.ServerFile], a string, that their pods are to have.
+	servers sync.Map
 	// client is the platform's certificate for connections to the pods.
 	client *pod.ClientCertificate
 }
@@ -95,10 +97,10 @@ func (p *dedicatedPods) locate(space string) (dedicated.Addresses, error) {
 	return at.(dedicated.Addresses), nil
 }
 
-// newPod returns the process of a dedicated space that runs in a pod with its own volume.
+// newPod returns the process of a dedicated space that runs in a pod.
 func (m *Manager) newPod(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
 	at := dedicated.Remote(func() (dedicated.Addresses, error) { return m.pods.locate(name) }, dedicated.ClientTLS(name, m.pods.ca.PEM, m.pods.client.Get))
-	prepare := func(ctx context.Context) error { return m.prepare(ctx, name) }
+	prepare := func(ctx context.Context) error { return m.prepareDedicated(ctx, name) }
 	run := func(ctx context.Context, p *dedicated.Process, ready func()) error {
 		if err := m.openPod(ctx, name, spec, p); err != nil {
 			return err
@@ -175,10 +177,16 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 	if err != nil {
 		return nil, "", err
 	}
-	return map[string][]byte{
+	files = map[string][]byte{
 		spaceprocess.IncarnationFile: incarnation, spaceprocess.ConfigFile: config, spaceprocess.AccessFile: enforced, hostaccess.KubeconfigFile: host, hostaccess.TokenFile: []byte(account), hostaccess.ServingCAFile: m.servingCA(),
 		dedicated.CertFile: pair.Cert, dedicated.KeyFile: pair.Key, dedicated.ClientsFile: m.pods.ca.PEM(),
-	}, pod.Digest(config, host, incarnation), nil
+	}
+	if spec.Store.InServer() {
+		if files[spaceprocess.ServerFile], err = m.podServer(ctx, name, spec.Store); err != nil {
+			return nil, "", err
+		}
+	}
+	return files, pod.Digest(config, host, incarnation), nil
 }
 
 // applyPod creates or updates the pod of a space. It returns the digest of the files that the process reads only once.
@@ -272,11 +280,19 @@ func (m *Manager) podClaims(name string) ([]corev1.PersistentVolumeClaim, error)
 	if made != nil {
 		return *made, nil
 	}
-	claims := m.pods.DedicatedPods.Template.Spec.VolumeClaimTemplates
+	claims := m.templateClaims(name)
 	if err := datadir.WriteJSON(path, claims); err != nil {
 		return nil, fmt.Errorf("note the claims of the pod of space %s: %w", name, err)
 	}
 	return claims, nil
+}
+
+// templateClaims returns the claims of a new pod of a space. One with a store in a database server needs none.
+func (m *Manager) templateClaims(name string) []corev1.PersistentVolumeClaim {
+	if store := m.config.Specs.Of(name).Store; store.InServer() {
+		return []corev1.PersistentVolumeClaim{}
+	}
+	return m.pods.DedicatedPods.Template.Spec.VolumeClaimTemplates
 }
 
 // volumeCondition returns the condition VolumeCurrent of a space. It is nil if the space has no pod, or if the volume
@@ -286,7 +302,7 @@ func (m *Manager) volumeCondition(name string) *metav1.Condition {
 		return nil
 	}
 	made, err := datadir.ReadJSON[[]corev1.PersistentVolumeClaim](filepath.Join(datadir.Dedicated(m.config.DataDir, name), claimsFile))
-	if err != nil || made == nil || equality.Semantic.DeepEqual(*made, m.pods.DedicatedPods.Template.Spec.VolumeClaimTemplates) {
+	if err != nil || made == nil || equality.Semantic.DeepEqual(*made, m.templateClaims(name)) {
 		return nil
 	}
 	return &metav1.Condition{

@@ -42,6 +42,9 @@ type movable struct {
 	shard *restarting // that the pod runs
 	dir   string      // of the space in the pod
 	fails atomic.Value
+	// waits says that the pod waits until it is allowed to open a store in a database server, and allowed counts how often it was.
+	waits   atomic.Bool
+	allowed atomic.Int32
 }
 
 // dieAt has the pod refuse one command from now on, or from the second time or after it, as if it, or the platform,
@@ -86,6 +89,7 @@ func newMovable(t *testing.T) *movable {
 	// The real one, without a shard: what it does to the store is what is asked about.
 	server, err := spaceprocess.NewStore(spaceprocess.StoreConfig{
 		Space: "moved", Dir: m.dir, Scratch: t.TempDir(), Shard: m.shard, Spaces: asleep{}, Awake: func() int64 { return 0 }, Mark: filepath.Join(data, spaceprocess.BegunFile),
+		Allow: func() { m.allowed.Add(1); m.waits.Store(false) }, Waits: m.waits.Load,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,11 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/storesecret"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/syncer"
@@ -108,7 +111,7 @@ func (m *Manager) serveDeletion() {
 // delete does the next steps of the deletion of a space, and returns when to continue. object is nil if it was removed
 // by force in the meantime.
 func (m *Manager) delete(ctx context.Context, name string, object *v1alpha1.Space) (again time.Duration, err error) {
-	d, err := m.deletions.begin(name, func() (end func(), err error) { return m.changes.begin(name, "being deleted") })
+	d, err := m.deletions.begin(name, func() (end func(), err error) { return m.changes.Begin(name, "being deleted") })
 	if err != nil { // another operation is in progress
 		return busyRetry, nil
 	}
@@ -178,6 +181,11 @@ func (m *Manager) deleteOnce(ctx context.Context, name string, d *deletion) (lef
 	}
 	if left, err := m.removeFromHost(ctx, name); err != nil || left != "" {
 		return left, err
+	}
+	if d.policy != v1alpha1.DeletionRetain {
+		if err := m.dropStore(ctx, name); err != nil {
+			return "", err
+		}
 	}
 	if err := errors.Join(m.shares.Remove(ctx, name), m.secrets.Remove(ctx, name), m.owners.Remove(ctx, name), m.clusters.Remove(ctx, name), m.shard.Forget(name)); err != nil {
 		return "", err
@@ -294,4 +302,43 @@ func (d *deletion) status(name string) shard.Status {
 	return shard.Status{Name: name, Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.SpaceDeleting), Message: d.message, LastTransitionTime: metav1.NewTime(d.since),
 	}}}
+}
+
+// storeServer returns the database server with the store of a space; nil if the store is a file.
+func (m *Manager) storeServer(ctx context.Context, space string) (*kine.Server, error) {
+	store := m.config.Specs.Of(space).Store
+	if !store.InServer() && m.deletions.has(space) { // one that was being deleted when the platform started has no settings
+		before, err := readApplied(datadir.Space(m.config.DataDir, space))
+		if err != nil {
+			return nil, err
+		}
+		if before != nil {
+			store = before.Spec.Store
+		}
+	}
+	server, err := storesecret.Read(ctx, m.hostClient, m.config.StoreSecrets, space, store)
+	if server == nil || err != nil {
+		return nil, err
+	}
+	server.ID, err = datadir.KnownStoreID(m.config.DataDir, space)
+	return server, err
+}
+
+// dropStore deletes the tables of a space that is being deleted from its database server. A space that never had any is done.
+func (m *Manager) dropStore(ctx context.Context, space string) error {
+	dir := datadir.Space(m.config.DataDir, space)
+	if !storemark.Exists(dir) {
+		return nil
+	}
+	server, err := m.storeServer(ctx, space)
+	if err == nil && server == nil {
+		err = errors.New("spec.store is gone")
+	}
+	if err == nil {
+		err = kine.DropServer(ctx, space, *server)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; to leave the tables in the database, set spec.deletionPolicy to Retain", err)
+	}
+	return storemark.Remove(dir)
 }

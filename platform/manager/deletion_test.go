@@ -24,27 +24,6 @@ import (
 	"github.com/berth-dev/berth/translate"
 )
 
-// T7: one thing is done to a space at a time.
-func TestASpaceIsNotRestoredAndDeletedAtOnce(t *testing.T) {
-	var c changes
-	end, err := c.begin("a", "being restored")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.begin("a", "being deleted"); !apierrors.IsConflict(err) {
-		t.Errorf("got %v, want a conflict", err)
-	}
-	other, err := c.begin("b", "being deleted")
-	if err != nil {
-		t.Error(err)
-	}
-	other()
-	end()
-	if _, err := c.begin("a", "being deleted"); err != nil {
-		t.Errorf("once the first has ended: %v", err)
-	}
-}
-
 // S3, T9: the pod of a space is gone, with all that could write, before anything that it wrote is deleted.
 func TestAPodIsGoneBeforeItsSpaceIsDeletedOnTheHost(t *testing.T) {
 	m := newMovable(t)

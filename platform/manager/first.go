@@ -5,7 +5,10 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
@@ -30,17 +33,11 @@ type spaceFailure struct {
 	err   error
 }
 
-// openSpaces has the host hold what the configuration says of spaces, and gives all spaces that have an object their places,
-// asleep. So none is missed once requests are served.
-func (m *Manager) openSpaces(ctx context.Context) error {
-	m.undoOpen.add(m.stopDedicated)
-	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
-	m.sending = sending
-	m.undoOpen.add(func(context.Context) {
-		stopSending() // a process that doesn't answer must not delay the end
-		m.sends.Wait()
-		m.syncSends.Wait()
-	})
+// openObjects has the host hold what the configuration says of spaces, and watches the objects of all spaces.
+func (m *Manager) openObjects(ctx context.Context) (err error) {
+	if m.objects, err = spaceobjects.Open(m.env.Host, m.config.PlatformName); err != nil {
+		return err
+	}
 	if m.config.SpaceRole == "" { // otherwise, the chart that installed the role installs the definitions, too
 		if err := m.objects.Define(ctx); err != nil {
 			return err
@@ -57,6 +54,31 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		}, func(err error) { listed[i] = err })
 	}
 	applying.Wait()
+	for i, failure := range listed {
+		if space := &m.config.Spaces[i]; failure != nil {
+			m.starts.failures = append(m.starts.failures, spaceFailure{space.Name, failure})
+			m.unapplied.Store(space.Name, space)
+			m.objects.Queue.AddRateLimited(space.Name)
+		}
+	}
+	stop, err := m.objects.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	m.undoOpen.add(func(context.Context) { stop() })
+	return nil
+}
+
+// openSpaces gives all spaces that have an object their places, asleep. So none is missed once requests are served.
+func (m *Manager) openSpaces(ctx context.Context) error {
+	m.undoOpen.add(m.stopDedicated)
+	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	m.sending = sending
+	m.undoOpen.add(func(context.Context) {
+		stopSending() // a process that doesn't answer must not delay the end
+		m.sends.Wait()
+		m.syncSends.Wait()
+	})
 	if err := m.startPublications(ctx); err != nil {
 		return err
 	}
@@ -64,24 +86,13 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 	if err := m.followSyncs(ctx); err != nil {
 		return err
 	}
-	all, err := m.objects.List(ctx)
-	if err != nil {
-		return err
-	}
-	starts, isListed := firstStarts{}, map[string]bool{}
+	starts, isListed := &m.starts, map[string]bool{}
 	for i := range m.config.Spaces {
-		space := &m.config.Spaces[i]
-		isListed[space.Name] = true
-		if listed[i] != nil {
-			starts.failures = append(starts.failures, spaceFailure{space.Name, listed[i]})
-			m.unapplied.Store(space.Name, space)
-			m.objects.Queue.AddRateLimited(space.Name)
-		}
+		isListed[m.config.Spaces[i].Name] = true
 	}
-	for i := range all {
-		object := &all[i]
+	for _, object := range slices.SortedFunc(slices.Values(m.objects.All()), byName) {
 		if object.Annotations[translate.AnnotationStore] == "" || !m.owns(object) || !object.DeletionTimestamp.IsZero() ||
-			snapshot.IsReceived(datadir.Space(m.config.DataDir, object.Name)) { // whose check may take minutes
+			snapshot.IsReceived(datadir.Space(m.config.DataDir, object.Name)) && !m.goesOnInPod(object.Name) { // whose check may take minutes
 			continue // reconcile sees to it
 		}
 		m.noteObject(object)
@@ -99,19 +110,40 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 			starts.others = append(starts.others, object.Name)
 		}
 	}
-	m.starts = starts
 	return nil
 }
+
+func byName(a, b *v1alpha1.Space) int { return strings.Compare(a.Name, b.Name) }
 
 // Ensure has the host hold the object of a space, as the configuration says it. It returns once the object is there; the status
 // of the object says what comes of it. It fails if the object of that name is another platform's.
 func (m *Manager) Ensure(ctx context.Context, space *v1alpha1.Space) error {
-	if err := datadir.TakeBack(m.config.DataDir, space.Name); err != nil {
+	if m.config.Shard != "" {
+		return m.ensureOnShard(ctx, space)
+	}
+	return m.ensureHere(ctx, space)
+}
+
+// ensureHere has the object of a space, whose store is in this process's data directory, say what the configuration says.
+func (m *Manager) ensureHere(ctx context.Context, space *v1alpha1.Space) error {
+	if err := errors.Join(m.takeBack(space.Name), m.countMoves(ctx, space.Name)); err != nil {
 		return err
 	}
 	store, err := datadir.StoreID(m.config.DataDir, space.Name)
 	if err == nil {
 		err = m.objects.Apply(ctx, space, store)
+	}
+	return err
+}
+
+// ensureObject creates the object of a space that is on disk, unless it is there.
+func (m *Manager) ensureObject(ctx context.Context, space string) error {
+	if err := m.countMoves(ctx, space); err != nil {
+		return err
+	}
+	store, err := datadir.StoreID(m.config.DataDir, space)
+	if err == nil {
+		err = m.objects.Ensure(ctx, space, store)
 	}
 	return err
 }
@@ -137,7 +169,7 @@ func (m *Manager) startOthers(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		end, err := m.changes.begin(name, "being started")
+		end, err := m.changes.Begin(name, "being started")
 		if err != nil {
 			m.start(name) // which does nothing if it is being deleted
 			continue

@@ -75,7 +75,7 @@ func (m *Manager) repairIsolation(ctx context.Context, name string) error {
 	if name == "" {
 		return isolation.InstallPolicies(ctx, m.hostClient, m.config.Specs.Sync().Sync)
 	}
-	end, err := m.changes.begin(name, "being isolated again")
+	end, err := m.changes.Begin(name, "being isolated again")
 	if err != nil {
 		return err
 	}

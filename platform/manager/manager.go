@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-dev/berth/platform/operations"
+
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/tracing"
@@ -31,15 +33,20 @@ import (
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/metrics"
 	"github.com/berth-dev/berth/platform/crdshares"
+	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/hosttokens"
 	"github.com/berth-dev/berth/platform/kubeconfig"
+	"github.com/berth-dev/berth/platform/move"
+	"github.com/berth-dev/berth/platform/peers"
 	"github.com/berth-dev/berth/platform/publications"
 	"github.com/berth-dev/berth/platform/repairs"
 	"github.com/berth-dev/berth/platform/resourcesyncs"
 	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/platform/spacequota"
 	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/snapshot/replicator"
 	"github.com/berth-dev/berth/syncer"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -58,6 +65,8 @@ type Environment struct {
 	CA           *pki.CA
 	Endpoint     func(space string) string
 	KeepServerCA func() error
+	// Peers are the other shards; nil on a platform without shards.
+	Peers *peers.Peers
 	// Commands are the routes of the control socket. The manager adds its own.
 	Commands *http.ServeMux
 	Metrics  *metrics.Metrics
@@ -87,11 +96,18 @@ type Manager struct {
 	repairs          *repairs.Repairs
 	processes        processes
 	snapshots        *snapshots
-	changes          changes
+	buckets          map[string]*snapshot.Bucket // by URL, those that spaces may name
+	replicator       *replicator.Replicator      // nil if there are none
+	changes          operations.Changes
 	deletions        deletions
-	transfers        transfers // of stores out of pods
-	failedMoves      failedMoves
-	restores         transfers // into pods, which pods that don't hand out their stores must not hold up
+	transfers        operations.Transfers // of stores out of pods
+	failedMoves      operations.FailedMoves
+	// traffic are the requests to the spaces of this shard, received is what other shards send, and moved says which shard, a string, a space
+	// has moved to that the watch doesn't show there yet.
+	traffic  peers.Traffic
+	received *move.Receiver
+	moved    sync.Map
+	restores operations.Transfers // into pods, which pods that don't hand out their stores must not hold up
 	// withinShare has since when spaces have been within their share, each a time.Time, by name.
 	withinShare sync.Map
 	started     time.Time
@@ -106,6 +122,7 @@ type Manager struct {
 	objects       *spaceobjects.Objects
 	applied       appliedSpecs
 	places        sync.Mutex // held while a space that has outgrown its share gets its place
+	owning        sync.Mutex // held while a space becomes this process's, or leaves it
 	quotas        quotaUses
 	shares        *spacequota.Quotas
 	refusals      refusals
@@ -156,10 +173,36 @@ func (m *Manager) Open(ctx context.Context) (err error) {
 		return err
 	}
 	m.repairs = repairs.New(m.repairIsolation, m.repairsChanged, m.logger)
+	if err := m.openBuckets(); err != nil {
+		return err
+	}
+	defer m.warmUp(ctx)()
+	if err := m.openObjects(ctx); err != nil {
+		return err
+	}
 	if err := m.startShard(ctx); err != nil {
 		return err
 	}
+	m.serveMoves()
 	return m.openSpaces(ctx)
+}
+
+// warmUp has a shard warm up meanwhile, because spaces that move to it hold their requests until it has started them. Other processes start
+// their first spaces now, anyway. It returns a function that waits for that.
+func (m *Manager) warmUp(ctx context.Context) (wait func()) {
+	if m.config.Shard == "" {
+		return func() {}
+	}
+	var warming sync.WaitGroup
+	failed := func(err error) {
+		m.logger.Error(err, "Could not warm up; the first space that starts here will take longer")
+	}
+	safego.Go(&warming, "warm up", func() {
+		if err := shard.WarmUp(ctx, datadir.Scratch(m.config.DataDir), m.env.CA.PEM(), m.logger.V(4)); err != nil {
+			failed(err)
+		}
+	}, failed)
+	return warming.Wait
 }
 
 // Start starts to reconcile, to take snapshots, to renew credentials, and to start spaces, all in the background. Stop
@@ -261,5 +304,9 @@ func (m *Manager) settings(space string) shard.Settings {
 	settings := m.config.Specs.Shard(space, m.closed)
 	settings.Definitions = m.crdShares.Source(space)
 	settings.Declared = m.declared(space)
+	if m.replicator != nil {
+		settings.Replica = m.replicator.Of(space)
+	}
+	settings.Server = func(ctx context.Context) (*kine.Server, error) { return m.serverToOpen(ctx, space) }
 	return settings
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
@@ -37,6 +38,11 @@ func (m *Manager) Metrics() []metrics.Space {
 		one := spaceprocess.SpaceMetric(m.shard.Space(status.Name), datadir.Space(m.config.DataDir, status.Name), status, counts[status.Name])
 		if use := m.quotas.seen(status.Name); use != nil {
 			one.QuotaDrift = m.shares.Drift(status.Name, use.Used)
+		}
+		if m.replicator != nil {
+			if lag, replicated := m.replicator.Lag(status.Name); replicated {
+				one.ReplicationLag = ptr.To(lag.Seconds())
+			}
 		}
 		spaces = append(spaces, one)
 	}
@@ -67,7 +73,7 @@ func (m *Manager) dedicatedMetrics(hostObjects map[string]map[string]int) []metr
 // checkedMetric returns the valid part of the metrics that a process reports about its space. The process may have been
 // taken over, so labels are limited to known values, each once.
 func checkedMetric(said metrics.Space, name string, hostObjects map[string]int) metrics.Space {
-	said.Name, said.HostObjects, said.QuotaDrift = name, hostObjects, nil
+	said.Name, said.HostObjects, said.QuotaDrift, said.ReplicationLag = name, hostObjects, nil, nil
 	said.Tenant, said.Use = "", nil
 	if !slices.Contains([]string{metrics.Asleep, metrics.Starting, metrics.Awake, metrics.Stopping, metrics.Failed}, said.State) {
 		said.State, said.Ready = metrics.Failed, false

@@ -30,6 +30,8 @@ type Options struct {
 	// SpacesMax is the maximum number of shared spaces that are awake at once; 0 means no limit.
 	SpacesMax int
 
+	// Shard is the name of the shard that this process is. If it is empty, the platform has one process, and no shards.
+	Shard string
 	// PlatformName is the name by which Space objects on the host refer to this platform. Default:
 	// [v1alpha1.DefaultPlatformName].
 	PlatformName string
@@ -41,6 +43,9 @@ type Options struct {
 	// KubeconfigSecrets is the namespace on the host for Secrets with the spaces' kubeconfigs. If it is empty, none are
 	// written.
 	KubeconfigSecrets string
+	// StoreSecrets is the namespace on the host with the Secrets that spec.store.secretName of spaces names. If it is empty, spaces
+	// can't have stores in database servers.
+	StoreSecrets string
 	// ArgoCDNamespace is the namespace of Argo CD on the host, for cluster Secrets of the spaces. If it is empty, none
 	// are written.
 	ArgoCDNamespace string
@@ -87,6 +92,9 @@ func (o *Options) Complete() error {
 	}
 	if problems := validation.IsDNS1123Label(o.KubeconfigSecrets); o.KubeconfigSecrets != "" && len(problems) > 0 {
 		return fielderror.New("kubeconfig-secrets", o.KubeconfigSecrets, "must be the name of a namespace: %s", problems[0])
+	}
+	if problems := validation.IsDNS1123Label(o.StoreSecrets); o.StoreSecrets != "" && len(problems) > 0 {
+		return fielderror.New("store-secrets", o.StoreSecrets, "must be the name of a namespace: %s", problems[0])
 	}
 	if problems := validation.IsDNS1123Label(o.ArgoCDNamespace); o.ArgoCDNamespace != "" && len(problems) > 0 {
 		return fielderror.New("argocd-namespace", o.ArgoCDNamespace, "must be the name of a namespace: %s", problems[0])

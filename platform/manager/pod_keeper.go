@@ -23,7 +23,7 @@ func (m *Manager) keepPod(ctx context.Context, name string, spec v1alpha1.SpaceS
 	k := &podKeeper{Manager: m, space: name, pod: p, apply: func(ctx context.Context) error {
 		_, err := m.applyPod(ctx, name, spec)
 		return err
-	}}
+	}, stale: func(ctx context.Context) bool { return m.podServerChanged(ctx, name, spec.Store) }}
 	for {
 		pause, err := k.look(ctx)
 		if err != nil {
@@ -43,6 +43,7 @@ type podKeeper struct {
 	space string
 	pod   *dedicated.Process
 	apply func(ctx context.Context) error // writes its objects on the host again, with a valid token
+	stale func(ctx context.Context) bool  // reports whether apply would write something else
 	owed  bool                            // apply has failed, and must be retried
 }
 
@@ -53,7 +54,7 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 	ctx, cancel := context.WithTimeout(life, startTimeout)
 	defer cancel()
 	var failures []error
-	if k.owed || k.access.IsDue(k.space) {
+	if k.owed || k.access.IsDue(k.space) || k.stale != nil && k.stale(ctx) {
 		err := k.apply(ctx)
 		k.owed = err != nil
 		failures = append(failures, err)
@@ -74,6 +75,9 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 		files, err := k.identity(k.space)
 		if err == nil && dedicated.IdentityDigest(files) != state.Identity {
 			err = k.pod.PutIdentity(ctx, files)
+		}
+		if err == nil && state.Waits {
+			pause, err = podRetry, k.beginAgain(ctx, k.space, k.pod)
 		}
 		failures = append(failures, err)
 	}
@@ -127,6 +131,9 @@ func (m *Manager) identity(name string) (map[string][]byte, error) {
 	files, err := spaceprocess.ReadIdentity(dir)
 	if err != nil {
 		return nil, err
+	}
+	if store := m.config.Specs.Of(name).Store; !store.InServer() {
+		delete(files, datadir.MovesFile)
 	}
 	files[spaceprocess.PodsAddressFile] = []byte(m.config.Pods.Address)
 	return files, nil

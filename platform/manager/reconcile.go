@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/platform/operations"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +42,7 @@ const labelRetry = time.Minute
 // busyRetry is when a space is looked at again to which something else is done now, such as a restore.
 const busyRetry = time.Second
 
-// startReconciling watches the Space objects, and reconciles spaces with them until the platform stops.
+// startReconciling reconciles spaces with their objects, which are watched since [Manager.Open], until the platform stops.
 func (m *Manager) startReconciling(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := m.objects.Run(life, m.reconcile, func(name string, err error) {
@@ -51,7 +53,7 @@ func (m *Manager) startReconciling(ctx context.Context) error {
 	if err := os.MkdirAll(datadir.Deleted(m.config.DataDir, ""), 0o700); err != nil { // now, as a deletion may have to do with a full disk
 		return fmt.Errorf("prepare for deletions: %w", err)
 	}
-	for _, dir := range []string{datadir.Spaces(m.config.DataDir), datadir.Deleted(m.config.DataDir, "")} {
+	for _, dir := range []string{datadir.Spaces(m.config.DataDir), datadir.Deleted(m.config.DataDir, ""), datadir.Received(m.config.DataDir)} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("list spaces: %w", err)
@@ -113,21 +115,38 @@ func (m *Manager) labelVolumes(ctx context.Context, object *v1alpha1.Space) {
 	}
 }
 
+// claimedBy returns the ID of the store of an object's space; "" if it has none yet.
+func claimedBy(object *v1alpha1.Space) string { return object.Annotations[translate.AnnotationStore] }
+
 // owns reports whether the object of a space is this platform's to serve: it is nobody's yet, or was created for the
 // store in the data directory.
 func (m *Manager) owns(object *v1alpha1.Space) bool {
-	claimed := object.Annotations[translate.AnnotationStore]
+	if m.isElsewhere(object) {
+		return false
+	}
+	claimed := claimedBy(object)
 	if claimed == "" {
 		return true
 	}
 	store, err := datadir.KnownStoreID(m.config.DataDir, object.Name)
-	return err == nil && store == claimed
+	return err == nil && store == claimed && m.isCurrent(object)
 }
 
 // reconcile brings a space to the state that its object asks for, and writes the status of the object. It may be called
 // again at any moment, and continues where it, or an earlier process, stopped.
 func (m *Manager) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	object := m.objects.Get(name)
+	if object != nil && !m.deletions.has(name) && m.mayTakeFiles(object) {
+		err := m.takeFiles(ctx, object)
+		switch {
+		case errors.Is(err, errBusy):
+			return busyRetry, nil
+		case errors.Is(err, errStoreMissing):
+			return refreshInterval, m.writeStatus(ctx, object, err)
+		case err != nil:
+			return 0, errors.Join(err, m.writeStatus(ctx, object, err))
+		}
+	}
 	switch {
 	case m.deletions.has(name):
 		if object != nil && object.DeletionTimestamp.IsZero() {
@@ -136,6 +155,12 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		return m.delete(ctx, name, object)
 	case object == nil:
 		return m.reconcileGone(ctx, name)
+	case m.isElsewhere(object):
+		return m.leftBehind(ctx, object)
+	case m.hasArrived(object):
+		return busyRetry, m.takeOver(ctx, name, false)
+	case !m.owns(object) && m.config.Shard != "" && object.DeletionTimestamp.IsZero():
+		return m.storeMissing(ctx, object)
 	case !m.owns(object):
 		m.foreign.once(object, func() {
 			if !object.DeletionTimestamp.IsZero() {
@@ -154,23 +179,35 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 	}
 	m.noteObject(object)
 	m.labelVolumes(ctx, object)
+	if m.config.Shard != "" && object.Status.MovingTo != "" {
+		return busyRetry, m.moveIfPossible(ctx, object)
+	}
 	before := m.applied.get(name)
 	spec, _ := m.specOf(object)
-	if before != nil && before.Generation == object.Generation && before.runsLike(spec) {
+	if before != nil && before.Generation == object.Generation && before.runsLike(spec) && m.hasPlace(name) {
+		if err := m.reopen(ctx, object); err != nil {
+			return busyRetry, errors.Join(err, m.writeStatus(ctx, object, nil))
+		}
 		m.publishOwners(ctx, object)
 		return m.refreshAfter(object), m.writeStatus(ctx, object, nil)
 	}
 	if want, _, _ := m.want(object); want != nil && want.Outgrown && before != nil && !before.Outgrown {
 		m.recordMove(ctx, object)
 	}
-	end, err := m.changes.begin(name, "being changed")
+	end, err := m.changes.Begin(name, "being changed")
 	if err != nil {
 		return busyRetry, nil // something else is done to it now
+	}
+	if !m.hasPlace(name) { // a stop that took too long has taken it away
+		m.applied.remove(name)
 	}
 	isNew, failure := m.run(ctx, object)
 	switch {
 	case isNew:
 		m.start(name)
+		if object.Spec.Store.InServer() && object.Status.State == v1alpha1.SpaceRunning && m.processes.get(name) == nil {
+			m.shard.BeginWake(name) // on another shard, which is dead
+		}
 	case failure == nil:
 		failure = m.change(ctx, object)
 	}
@@ -183,7 +220,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 		m.logger.V(1).Info("A change waits for a dedicated space's process; Berth retries", "space", name, "reason", failure.Error())
 		return processRefresh, m.writeStatus(ctx, object, nil)
 	}
-	if errors.Is(failure, errTransfers) { // changes without an event of the object
+	if errors.Is(failure, operations.ErrTransfers) { // changes without an event of the object
 		return busyRetry, m.writeStatus(ctx, object, failure)
 	}
 	if invalid := (*invalidSpec)(nil); failure != nil && !errors.As(failure, &invalid) && !errors.Is(failure, errPaused) && !errors.Is(failure, errUntrusted) && !errors.Is(failure, errStaysDedicated) {
@@ -194,7 +231,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 
 // claim notes on a new object that this platform serves it.
 func (m *Manager) claim(ctx context.Context, object *v1alpha1.Space) (again time.Duration, err error) {
-	end, err := m.changes.begin(object.Name, "being created")
+	end, err := m.changes.Begin(object.Name, "being created")
 	if err != nil {
 		return busyRetry, nil
 	}
@@ -208,7 +245,7 @@ func (m *Manager) claim(ctx context.Context, object *v1alpha1.Space) (again time
 			return refreshInterval, m.writeStatus(ctx, object, &orphanedStore{datadir.Space(m.config.DataDir, object.Name), store})
 		}
 	}
-	if err := datadir.TakeBack(m.config.DataDir, object.Name); err != nil {
+	if err := errors.Join(m.takeBack(object.Name), m.countMoves(ctx, object.Name)); err != nil {
 		return 0, err
 	}
 	store, err := datadir.StoreID(m.config.DataDir, object.Name)
@@ -260,7 +297,7 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 	case err != nil:
 		return 0, err
 	case before == nil && snapshot.Exists(dir):
-		end, err := m.changes.begin(name, "being created")
+		end, err := m.changes.Begin(name, "being created")
 		if err != nil {
 			return busyRetry, nil
 		}
@@ -273,11 +310,15 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 	} else if err == nil && object.Spec.PlatformName == m.config.PlatformName {
 		return busyRetry, nil // the watch is behind
 	}
+	m.moved.Delete(name)
+	if again, err := m.dropReceived(name); again > 0 || err != nil {
+		return again, err
+	}
 	if before == nil && m.applied.get(name) == nil {
 		return 0, removeAll(datadir.Deleted(m.config.DataDir, name)) // a crash may have left it
 	}
 	if m.applied.get(name) != nil {
-		end, err := m.changes.begin(name, "being stopped")
+		end, err := m.changes.Begin(name, "being stopped")
 		if err != nil {
 			return busyRetry, nil
 		}
@@ -295,6 +336,7 @@ func (m *Manager) reconcileGone(ctx context.Context, name string) (again time.Du
 // forget forgets a space that has no place.
 func (m *Manager) forget(name string) {
 	m.applied.remove(name)
+	m.disown(name)
 	m.config.Specs.Remove(name)
 	m.publications.Forget(name)
 	m.crdShares.Forget(name)
@@ -303,13 +345,17 @@ func (m *Manager) forget(name string) {
 	m.quotas.forget(name)
 	m.shares.Forget(name)
 	m.withinShare.Delete(name)
-	m.failedMoves.forget(name)
+	m.failedMoves.Forget(name)
+	if m.replicator != nil {
+		m.replicator.Forget(name)
+	}
 	m.owners.Forget(name)
 	if m.access != nil {
 		m.access.Forget(name)
 	}
 	if m.pods != nil {
 		m.pods.at.Delete(name)
+		m.pods.servers.Delete(name)
 	}
 }
 
@@ -321,15 +367,6 @@ func (s *seenObjects) once(object *v1alpha1.Space, f func()) {
 	if last, _ := s.of.Swap(object.Name, object.UID); last != object.UID {
 		f()
 	}
-}
-
-// ensureObject creates the object of a space that is on disk, unless it is there.
-func (m *Manager) ensureObject(ctx context.Context, space string) error {
-	store, err := datadir.StoreID(m.config.DataDir, space)
-	if err == nil {
-		err = m.objects.Ensure(ctx, space, store)
-	}
-	return err
 }
 
 // checkOwn fails if there is an object of the name that this platform doesn't serve.

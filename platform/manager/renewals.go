@@ -110,7 +110,7 @@ func (m *Manager) renewKubeconfigs(ctx context.Context) {
 		m.logger.Error(err, "Could not list the kubeconfigs to renew; Berth retries")
 	}
 	for _, name := range names {
-		end, err := m.changes.begin(name, "getting a new certificate")
+		end, err := m.changes.Begin(name, "getting a new certificate")
 		if err != nil {
 			continue // it may be being deleted; for all others, the next renewal is early enough
 		}
@@ -118,6 +118,7 @@ func (m *Manager) renewKubeconfigs(ctx context.Context) {
 			m.logger.Error(err, "Could not renew a kubeconfig; Berth retries", "space", name)
 		} else {
 			m.publishKubeconfig(ctx, name, config)
+			m.saveFiles(ctx, name) // in case its CA is new
 		}
 		end()
 	}
@@ -171,17 +172,20 @@ func CheckOwner(dataDir, space string, owner v1alpha1.Subject) error {
 	return fielderror.New("owner", owner.Name, "no %s of that name is an owner of space %s; its owners are: %s", owner.Kind, space, strings.Join(names, ", "))
 }
 
-// renewHostTokens renews the host tokens of dedicated spaces' processes, and the CA bundle of the API endpoint that
-// they publish.
+// renewHostTokens renews the host tokens of dedicated spaces' processes, the CA bundle of the API endpoint that they publish, and what they
+// connect to database servers with.
 func (m *Manager) renewHostTokens(ctx context.Context) {
 	if m.pods != nil { // their podKeepers renew them
 		return
 	}
 	for name := range m.processes.all() {
+		dir := datadir.Dedicated(m.config.DataDir, name)
+		if err := m.renewServer(ctx, name, dir); err != nil {
+			m.logger.Error(err, "Could not read the Secret with the store of a dedicated space; its process keeps what it has", "space", name)
+		}
 		if !m.access.IsDue(name) {
 			continue
 		}
-		dir := datadir.Dedicated(m.config.DataDir, name)
 		if err := errors.Join(m.access.Renew(ctx, name, dir), m.writeServingCA(dir)); err != nil {
 			m.logger.Error(err, "Could not renew the token of a dedicated space; Berth retries", "space", name)
 		}

@@ -72,7 +72,7 @@ func (m *Manager) takeUpSyncs(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	end, err := m.changes.begin(name, "being restarted, because something else is synced of it")
+	end, err := m.changes.Begin(name, "being restarted, because something else is synced of it")
 	if err != nil {
 		return err
 	}

@@ -12,10 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 )
@@ -46,6 +49,9 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+	if id, err = s.ofSpace(ctx, id); err != nil {
+		return nil, err
+	}
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return nil, err
 	}
@@ -55,11 +61,15 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 		}
 		return nil, err
 	}
-	if err := s.checkOwn(ctx, cmp.Or(as, id.Space)); err != nil {
+	err = s.checkOwn(ctx, cmp.Or(as, id.Space))
+	if errors.Is(err, spaceobjects.ErrForeign) && as == "" && id.Latest {
+		return s.restoreLost(ctx, bucket, id, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	result := &Restored{Space: cmp.Or(as, id.Space), Snapshot: id.String()}
-	done, err := s.changes.begin(result.Space, "being restored")
+	done, err := s.changes.Begin(result.Space, "being restored")
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +101,69 @@ func (s *snapshots) restore(ctx context.Context, bucket *snapshot.Bucket, name, 
 	return result, nil
 }
 
+// ofSpace has the name SPACE/latest mean the replica of the store that the space of this platform has, or had. Another one may be of an
+// earlier space of that name, which another tenant had. If nothing is left of the space, id stays as it is.
+func (s *snapshots) ofSpace(ctx context.Context, id snapshot.ID) (snapshot.ID, error) {
+	if !id.Latest || id.Store != "" {
+		return id, nil
+	}
+	store, err := datadir.KnownStoreID(s.dataDir, id.Space)
+	if errors.Is(err, os.ErrNotExist) {
+		store, _, err = s.lost(ctx, id.Space)
+		err = client.IgnoreNotFound(err)
+	}
+	id.Store = store
+	return id, err
+}
+
+// restoreLost restores a space whose object says that this process had its store, which is not there any more, from the replica of that very
+// store. Then, the space is this process's again, and starts with the spec of its object. It fails with foreign if the store was not lost.
+func (s *snapshots) restoreLost(ctx context.Context, bucket *snapshot.Bucket, id snapshot.ID, foreign error) (*Restored, error) {
+	store, moves, err := s.lost(ctx, id.Space)
+	if err != nil {
+		return nil, err
+	}
+	if store == "" || id.Store != "" && id.Store != store {
+		return nil, foreign
+	}
+	id.Store = store
+	done, err := s.changes.Begin(id.Space, "being restored")
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	end, err := s.take(id.Space)
+	if err != nil {
+		return nil, apierrors.NewConflict(v1alpha1.Resource("spaces"), id.Space, err)
+	}
+	defer end()
+	if err := snapshot.Recover(ctx, bucket, id, moves, datadir.Spaces(s.dataDir), datadir.Scratch(s.dataDir)); err != nil {
+		return nil, err
+	}
+	s.restored(id.Space)
+	return &Restored{Space: id.Space, Snapshot: id.String()}, nil
+}
+
+// lostStore returns the ID of the store that the object of a space was made for, and how often the space has moved, if this process should have
+// that store, and has nothing of the space; "" otherwise.
+func (m *Manager) lostStore(ctx context.Context, space string) (store string, moves int64, err error) {
+	object := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); err != nil {
+		return "", 0, fmt.Errorf("read Space object %s: %w", space, err)
+	}
+	_, err = datadir.KnownStoreID(m.config.DataDir, space)
+	if !errors.Is(err, os.ErrNotExist) || m.isElsewhere(object) || m.hasArrived(object) || object.Status.MovingTo != "" || !object.DeletionTimestamp.IsZero() || object.Spec.Store.InServer() {
+		return "", 0, nil
+	}
+	return claimedBy(object), ptr.Deref(object.Status.Moves, 0), nil
+}
+
 // take makes a restore of a space the only one in this process until end is called. A restore in the process of a
 // dedicated space doesn't exclude others, because a tenant may have taken over that process. take doesn't wait: waiting
 // could not be canceled.
 func (s *snapshots) take(space string) (end func(), err error) {
 	if s.elsewhere(space) != nil {
-		if end, err = s.transfers.begin(space); err != nil {
+		if end, err = s.transfers.Begin(space); err != nil {
 			err = fmt.Errorf("%w; try again when one of them is done", err)
 		}
 		return end, err
@@ -172,8 +239,9 @@ func (s *snapshots) checkMoved(space string) error {
 	if !s.pods {
 		return nil
 	}
-	where, err := readStoreLocation(datadir.Space(s.dataDir, space))
-	if err == nil && where == nil {
+	dir := datadir.Space(s.dataDir, space)
+	where, err := readStoreLocation(dir)
+	if err == nil && where == nil && !servedByPod(dir) {
 		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, errors.New("the space is being moved to its pod; try again when it is Ready, or set spec.isolation to Shared first"))
 	}
 	return err
@@ -243,6 +311,9 @@ func RestoreStopped(ctx context.Context, dataDir, name, from string, trust bool)
 		return "", "", err
 	}
 	defer lock.Close()
+	if store, err := datadir.KnownStoreID(dataDir, id.Space); id.Latest && id.Store == "" && err == nil {
+		id.Store = store // as for ofSpace
+	}
 	if id, err = bucket.Find(ctx, id); err != nil {
 		return "", "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/operations"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/snapshot"
 )
@@ -78,9 +80,10 @@ func (p *places) Revision(string) int64 { return 0 }
 func restorables(t *testing.T) (*snapshots, *places, *snapshot.Bucket) {
 	t.Helper()
 	s := &snapshots{
-		changes: &changes{}, transfers: &transfers{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) dedicatedSpace { return nil },
+		changes: &operations.Changes{}, transfers: &operations.Transfers{}, dataDir: t.TempDir(), logger: klog.Background(), elsewhere: func(string) dedicatedSpace { return nil },
 		ensure:   func(context.Context, string) error { return nil },
 		checkOwn: func(context.Context, string) error { return nil },
+		lost:     func(context.Context, string) (string, int64, error) { return "", 0, nil },
 	}
 	for _, name := range []string{"from", "into"} {
 		write(t, s, name)
@@ -304,5 +307,43 @@ func TestASpaceIsNotRestoredWhileItIsMovedToItsPod(t *testing.T) {
 	}
 	if _, err := s.restore(t.Context(), bucket, "from", "", false); err != nil || process.store == nil {
 		t.Errorf("after it: %d bytes (%v)", len(process.store), err)
+	}
+}
+
+// replicate puts the store of a space into the replica of a space.
+func replicate(t *testing.T, s *snapshots, bucket *snapshot.Bucket, space, as, store string) {
+	t.Helper()
+	_, err := bucket.Replica(as).PutBase(t.Context(), snapshot.Stream{Store: store, Seq: 1, Run: "01234567"}, storeOf(s, space), filepath.Dir(storeOf(s, space)), t.TempDir(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// D2: SPACE/latest is the replica of the store that the space has, or that its object names, and not that of an earlier space of the name,
+// which another tenant may have had, even if it was replicated later.
+func TestLatestIsTheReplicaOfTheSpaceItself(t *testing.T) {
+	const other = "0123456789abcdef"
+	s, _, bucket := restorables(t)
+	replicate(t, s, bucket, "into", "from", other) // "into" is the store of another tenant
+	own, err := datadir.StoreID(s.dataDir, "from")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restore(t.Context(), bucket, "from/latest", "", false); err == nil {
+		t.Error("the store of another space was restored")
+	}
+	replicate(t, s, bucket, "from", "from", own)
+	replicate(t, s, bucket, "into", "from", "fedcba9876543210") // the last one
+	restored, err := s.restore(t.Context(), bucket, "from/latest", "", false)
+	if err != nil || restored.Snapshot != "from/latest-"+own || holds(t, s, "from") != "from" {
+		t.Errorf("restored %+v, which has %q (%v)", restored, holds(t, s, "from"), err)
+	}
+	restored, err = s.restore(t.Context(), bucket, "from/latest-"+other, "", false)
+	if err != nil || holds(t, s, "from") != "into" {
+		t.Errorf("restored by its ID %+v, which has %q (%v)", restored, holds(t, s, "from"), err)
+	}
+	s.lost = func(context.Context, string) (string, int64, error) { return other, 0, nil }
+	if id, err := s.ofSpace(t.Context(), snapshot.ID{Space: "gone", Latest: true}); err != nil || id.Store != other {
+		t.Errorf("of a space whose directory was lost, got %+v (%v)", id, err)
 	}
 }

@@ -87,7 +87,7 @@ func (m *Manager) Rotate(ctx context.Context, space string, r Rotation) error {
 	if _, ok := m.Status(space); !ok {
 		return apierrors.NewNotFound(v1alpha1.Resource("spaces"), space)
 	}
-	end, err := m.changes.begin(space, "getting new keys")
+	end, err := m.changes.Begin(space, "getting new keys")
 	if err != nil {
 		return err
 	}
@@ -100,6 +100,11 @@ func (m *Manager) Rotate(ctx context.Context, space string, r Rotation) error {
 	}
 	if err := m.Restart(ctx, space); err != nil {
 		return fmt.Errorf("the keys of space %s are rotated, but it does not run with them yet: %w", space, err)
+	}
+	if m.processes.get(space) == nil && m.config.Specs.Of(space).Store.InServer() {
+		if err := m.shard.Wake(ctx, space); err != nil { // the database gets the new keys when the space starts
+			return fmt.Errorf("the keys of space %s are rotated, but its database doesn't have them yet: %w", space, err)
+		}
 	}
 	if r.ServiceAccountKey && m.processes.get(space) == nil {
 		m.shard.WarmUp(space) // even a space that sleeps wakes, so that its pods get new tokens

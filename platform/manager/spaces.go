@@ -26,7 +26,6 @@ import (
 	"github.com/berth-dev/berth/platform/hostaccess"
 	"github.com/berth-dev/berth/platform/hosttokens"
 	"github.com/berth-dev/berth/platform/kubeconfig"
-	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
@@ -37,9 +36,6 @@ import (
 )
 
 func (m *Manager) startShard(ctx context.Context) (err error) {
-	if m.objects, err = spaceobjects.Open(m.env.Host, m.config.PlatformName); err != nil {
-		return err
-	}
 	config := rest.CopyConfig(m.env.Host)
 	config.QPS = -1 // the host's own priority and fairness decides
 	host, err := client.New(config, client.Options{Scheme: scheme.Scheme})
@@ -82,6 +78,11 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 		return m.writeKubeconfig(ctx, space)
 	}
 	sync := specs.Sync()
+	sync.OwnOnly = m.config.Shard != ""
+	own, err := m.ownAtStart()
+	if err != nil {
+		return err
+	}
 	if err := m.openShares(); err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (m *Manager) startShard(ctx context.Context) (err error) {
 	m.shard, err = shard.Start(ctx, shard.Config{
 		Authorizer: asked,
 		Dir:        datadir.Spaces(m.config.DataDir), ActiveDir: filepath.Join(m.config.DataDir, "active"),
-		Host: m.env.Host, Sync: sync,
+		Host: m.env.Host, Sync: sync, Own: own,
 		Settings: m.settings,
 		Endpoint: m.env.Endpoint, ServingCA: m.servingCA, Pods: m.config.Pods.Endpoint(),
 		Quota: m.shares.Gate, QuotaShort: m.shares.Short, Withdraw: m.syncs.Withdraw, TenantQuota: m.tenantQuota,

@@ -37,6 +37,7 @@ func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failu
 		return err
 	}
 	m.observeNamespaces(ctx, object.Name, &updated.Status)
+	m.observeReplica(&updated.Status, object.Name)
 	if equality.Semantic.DeepEqual(object.Status, updated.Status) {
 		return nil
 	}
@@ -49,6 +50,9 @@ func (m *Manager) writeStatus(ctx context.Context, object *v1alpha1.Space, failu
 
 // observe notes in a status how the space of an object is.
 func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, failure error) {
+	if status.Shard == "" && m.config.Shard != "" {
+		status.Shard = m.config.Shard
+	}
 	status.Endpoint, status.Version = m.env.Endpoint(object.Name), m.config.Version.Kubernetes
 	if applied := m.applied.get(object.Name); applied != nil {
 		status.ObservedGeneration = applied.Generation
@@ -94,7 +98,7 @@ func (m *Manager) observe(status *v1alpha1.SpaceStatus, object *v1alpha1.Space, 
 
 // conditionOfPlatform tells whether the platform itself, and not the process of a space, says what a condition is.
 func conditionOfPlatform(c metav1.Condition) bool {
-	return slices.Contains([]string{v1alpha1.ConditionIsolated, v1alpha1.ConditionWithinShare, v1alpha1.ConditionVolumeCurrent}, c.Type)
+	return slices.Contains([]string{v1alpha1.ConditionIsolated, v1alpha1.ConditionWithinShare, v1alpha1.ConditionVolumeCurrent, v1alpha1.ConditionReplicated}, c.Type)
 }
 
 // unknownCondition tells whether a space has no such condition. One that the process of a dedicated space added, when
@@ -121,6 +125,8 @@ func withFailure(ready metav1.Condition, failure error) metav1.Condition {
 	ready.Status, ready.Message, ready.LastTransitionTime = metav1.ConditionFalse, failure.Error(), metav1.Time{}
 	invalid, orphaned := (*invalidSpec)(nil), (*orphanedStore)(nil)
 	switch {
+	case errors.Is(failure, errStoreMissing):
+		ready.Reason = v1alpha1.ReasonStoreMissing
 	case errors.As(failure, &invalid):
 		ready.Reason = v1alpha1.ReasonInvalidSpec
 	case errors.As(failure, &orphaned):

@@ -10,7 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-dev/berth/internal/safego"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -27,6 +33,9 @@ import (
 // point leaves one valid store: the platform's until storeLocationFile exists, and the pod's afterwards. The pod does
 // not run the space before that.
 func (m *Manager) moveStoreToPod(ctx context.Context, name string, p *dedicated.Process) error {
+	if store := m.config.Specs.Of(name).Store; store.InServer() {
+		return m.beginInPod(ctx, name, p)
+	}
 	where, err := m.storeLocation(name)
 	if err != nil {
 		return err
@@ -99,25 +108,11 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 	if err != nil {
 		return err
 	}
-	dir, scratch := datadir.Space(m.config.DataDir, name), datadir.Scratch(m.config.DataDir)
+	dir := datadir.Space(m.config.DataDir, name)
 	switch {
 	case state.HasStore:
-		received, err := os.MkdirTemp(scratch, "fetch-*")
-		if err != nil {
+		if err := m.receiveCopy(ctx, name, p); err != nil {
 			return err
-		}
-		defer os.RemoveAll(received)
-		store := filepath.Join(received, "received.db")
-		if err := p.CopyStore(ctx, store, m.admitCopy(name)); err != nil {
-			return err
-		}
-		if !m.deletions.has(name) { // which doesn't open the store, and a damaged one is worth keeping, too
-			if err := checkReceived(ctx, name, store, m.config.Specs.Limits(name)); err != nil {
-				return err
-			}
-		}
-		if err := snapshot.Place(store, dir, scratch); err != nil {
-			return fmt.Errorf("take the store of space %s: %w", name, err)
 		}
 	case !isNew:
 		return fmt.Errorf("the pod of space %s has lost its store; restore the space from a snapshot: berth snapshot restore %[1]s", name)
@@ -129,6 +124,29 @@ func (m *Manager) receiveStore(ctx context.Context, name string, p *dedicated.Pr
 		return fmt.Errorf("note where the store of space %s is: %w", name, err)
 	}
 	return fsutil.SyncDir(dir)
+}
+
+// receiveCopy makes a copy of a store, which its pod sends, the file of the space.
+func (m *Manager) receiveCopy(ctx context.Context, name string, p *dedicated.Process) error {
+	dir, scratch := datadir.Space(m.config.DataDir, name), datadir.Scratch(m.config.DataDir)
+	received, err := os.MkdirTemp(scratch, "fetch-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(received)
+	store := filepath.Join(received, "received.db")
+	if err := p.CopyStore(ctx, store, m.admitCopy(name)); err != nil {
+		return err
+	}
+	if !m.deletions.has(name) { // which doesn't open the store, and a damaged one is worth keeping, too
+		if err := checkReceived(ctx, name, store, m.config.Specs.Limits(name)); err != nil {
+			return err
+		}
+	}
+	if err := snapshot.Place(store, dir, scratch); err != nil {
+		return fmt.Errorf("take the store of space %s: %w", name, err)
+	}
+	return nil
 }
 
 // errStaysDedicated is of a space that is to be Shared, and runs on as it is for the reason that the error gives.
@@ -145,10 +163,10 @@ func (m *Manager) beginToShare(object *v1alpha1.Space) (end func(), err error) {
 	if err := m.checkTrust(object); err != nil {
 		return nil, err
 	}
-	if err := m.failedMoves.check(object); err != nil {
+	if err := m.failedMoves.Check(object.Name, wishOf(object)); err != nil {
 		return nil, err
 	}
-	return m.transfers.begin(object.Name)
+	return m.transfers.Begin(object.Name)
 }
 
 // checkTrust fails with errUntrusted if the store of a space is in its pod, or came from one, and the admin doesn't trust that.
@@ -197,17 +215,18 @@ func (m *Manager) moveStoreFromPod(ctx context.Context, object *v1alpha1.Space, 
 	}
 	err := m.checkTrust(object) // again, now that nothing moves its store to its pod any more
 	if err == nil {
+		m.endServed(ctx, name, running)
 		err = m.checkAndUnmark(ctx, name)
 	}
 	if err == nil {
 		err = m.fetchStore(ctx, name, spec)
 	}
 	if err == nil {
-		m.failedMoves.forget(name)
+		m.failedMoves.Forget(name)
 		return nil
 	}
 	if ctx.Err() == nil && !errors.Is(err, errUntrusted) {
-		m.failedMoves.note(object, err)
+		m.failedMoves.Note(object.Name, wishOf(object), err)
 		m.logger.Error(err, "Could not move a space to the shared process; Berth retries", "space", name)
 	}
 	if running != nil {
@@ -228,7 +247,10 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 		return "", err
 	}
 	where, err := m.storeLocation(name)
-	if err != nil || where == nil {
+	dir := datadir.Space(m.config.DataDir, name)
+	// In a database server, the store stays where it is, and the snapshot is of what the pod sends.
+	copied := where == nil && d.policy == v1alpha1.DeletionSnapshot && servedByPod(dir) && !m.isRestored(name)
+	if err != nil || where == nil && !copied {
 		return "", err
 	}
 	if m.pods == nil {
@@ -241,20 +263,23 @@ func (m *Manager) fetchStoreToDelete(ctx context.Context, name string, d *deleti
 	if time.Now().Before(d.fetchAfter) {
 		return fmt.Sprintf("%s; Berth tries again at %s; %s", d.unfetched, d.fetchAfter.UTC().Format(time.TimeOnly+" MST"), giveUp), nil
 	}
-	end, err := m.transfers.begin(name)
+	end, err := m.transfers.Begin(name)
 	if err != nil {
 		d.announced = false
 		return err.Error() + "; the space waits until one of them is done; " + giveUp, nil
 	}
 	defer end()
 	// Before it is here, so that a snapshot of it is never taken for one of a store of this process.
-	dir := datadir.Space(m.config.DataDir, name)
 	if err := snapshot.MarkReceived(dir); err != nil {
 		return "", err
 	}
 	transfer, stop := m.whileWanted(ctx, name, givenUp)
 	defer stop()
-	err = m.fetchStore(transfer, name, before.Spec)
+	if copied {
+		err = m.fetchCopy(transfer, name, before.Spec)
+	} else {
+		err = m.fetchStore(transfer, name, before.Spec)
+	}
 	switch {
 	case err == nil:
 		return "", nil
@@ -287,4 +312,54 @@ func closeInOrder(ctx context.Context, space, dir string) error {
 		return fmt.Errorf("close the store of space %s: %w", space, err)
 	}
 	return store.Close()
+}
+
+// errGivenUp ends the transfer of a store that nobody wants any more.
+var errGivenUp = errors.New("the store isn't wanted any more")
+
+// givenUp reports whether the store of a space that is being deleted is to be deleted, too. object is nil if it was removed
+// by force, so that nobody can say. One that isn't being deleted was created since, and is of a space that comes later.
+func givenUp(object *v1alpha1.Space) bool {
+	return object != nil && !object.DeletionTimestamp.IsZero() && object.Spec.DeletionPolicy == v1alpha1.DeletionDelete
+}
+
+// stays reports whether a space that moves to the shared process is to stay in its pod after all, because its spec says so or the
+// admin trusts its pod no more, or is to be deleted.
+func (m *Manager) stays(object *v1alpha1.Space) bool {
+	if object == nil || !object.DeletionTimestamp.IsZero() {
+		return true
+	}
+	want, _, _ := m.want(object)
+	return want != nil && want.Spec.Isolation == v1alpha1.Dedicated || errors.Is(m.checkTrust(object), errUntrusted)
+}
+
+// whileWanted returns a context for the transfer of a space's store, which ends when unwanted reports true of its object: a pod
+// may not hand out the store. Call stop once the transfer has ended.
+func (m *Manager) whileWanted(ctx context.Context, name string, unwanted func(*v1alpha1.Space) bool) (transfer context.Context, stop func()) {
+	transfer, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	safego.Go(&watch, "watch whether the store of a space is wanted", func() {
+		_ = wait.PollUntilContextCancel(transfer, busyRetry, true, func(context.Context) (bool, error) {
+			if !unwanted(m.objects.Get(name)) {
+				return false, nil
+			}
+			cancel(errGivenUp)
+			return true, nil
+		})
+	}, nil)
+	return transfer, func() {
+		cancel(nil)
+		watch.Wait()
+	}
+}
+
+// wish is what an admin says of a space that may make a move succeed.
+type wish struct {
+	uid        types.UID
+	generation int64
+	trusted    bool
+}
+
+func wishOf(object *v1alpha1.Space) wish {
+	return wish{object.UID, object.Generation, trusted(object)}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/snapshot"
@@ -44,8 +46,12 @@ func (m *Manager) admitReceived(ctx context.Context, object *v1alpha1.Space) err
 	if where, err := m.storeLocation(name); err != nil || where != nil || m.applied.get(name) != nil {
 		return err
 	}
+	dir := datadir.Space(m.config.DataDir, name)
 	if !m.hasReceived(name) {
-		return snapshot.UnmarkReceived(datadir.Space(m.config.DataDir, name))
+		return snapshot.UnmarkReceived(dir)
+	}
+	if m.goesOnInPod(name) {
+		return nil // its pod serves it until the change to the shared process
 	}
 	settings, errs := m.config.Specs.Read(&object.Spec, field.NewPath("spec"))
 	if len(errs) > 0 {
@@ -55,19 +61,19 @@ func (m *Manager) admitReceived(ctx context.Context, object *v1alpha1.Space) err
 	if !trusted(object) {
 		return errUntrusted
 	}
-	if err := m.failedMoves.check(object); err != nil {
+	if err := m.failedMoves.Check(object.Name, wishOf(object)); err != nil {
 		return err
 	}
-	end, err := m.transfers.begin(name) // a check takes as long as a store is large
+	end, err := m.transfers.Begin(name) // a check takes as long as a store is large
 	if err != nil {
 		return err
 	}
 	defer end()
 	if err = m.checkAndUnmark(ctx, name); err != nil {
-		m.failedMoves.note(object, err)
+		m.failedMoves.Note(object.Name, wishOf(object), err)
 		return err
 	}
-	m.failedMoves.forget(name)
+	m.failedMoves.Forget(name)
 	return nil
 }
 
@@ -77,8 +83,15 @@ func (m *Manager) checkAndUnmark(ctx context.Context, name string) error {
 		return nil
 	}
 	dir := datadir.Space(m.config.DataDir, name)
-	if err := checkReceived(ctx, name, filepath.Join(dir, "store.db"), m.config.Specs.Limits(name)); err != nil {
-		return err
+	if storemark.Exists(dir) {
+		if err := m.keepFiles(ctx, name); err != nil {
+			return err
+		}
+	}
+	if !storemark.Exists(dir) || m.isRestored(name) {
+		if err := checkReceived(ctx, name, filepath.Join(dir, "store.db"), m.config.Specs.Limits(name)); err != nil {
+			return err
+		}
 	}
 	return snapshot.UnmarkReceived(dir)
 }
@@ -133,4 +146,23 @@ var errNoPods = errors.New("the store of the space is in a pod of its own, and t
 // that has it.
 func errInPod(name string) error {
 	return fmt.Errorf("the store of space %s is in its pod, and the space does not run there: create its Space object again with spec.isolation Dedicated, and raise --dedicated-max if that is reached; then restore the space, or delete it", name)
+}
+
+// copyMark is a file beside the file of a space, which says that this is a copy for the snapshot of a deletion, and not a store that was
+// restored and is to be loaded into the database.
+const copyMark = "store.copy"
+
+// takeBack gives a space its directory, if that was retained. A copy for a deletion is removed: the deletion has left the database as it is.
+func (m *Manager) takeBack(name string) error {
+	if err := datadir.TakeBack(m.config.DataDir, name); err != nil {
+		return err
+	}
+	dir := datadir.Space(m.config.DataDir, name)
+	if _, err := os.Stat(filepath.Join(dir, copyMark)); err != nil || m.deletions.has(name) {
+		return nil // there is none, or it is needed
+	}
+	if err := removeStore(dir); err != nil {
+		return err
+	}
+	return removeIfThere(filepath.Join(dir, copyMark))
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/testtokens"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
+	"github.com/berth-dev/berth/platform/operations"
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/snapshot"
@@ -37,8 +38,8 @@ import (
 func takeAll(t *testing.T, m *Manager) (end func()) {
 	t.Helper()
 	var ends []func()
-	for i := range mostTransfers {
-		end, err := m.transfers.begin(fmt.Sprintf("slow-%d", i))
+	for i := range operations.MostTransfers {
+		end, err := m.transfers.Begin(fmt.Sprintf("slow-%d", i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +55,8 @@ func takeAll(t *testing.T, m *Manager) (end func()) {
 // S3, L3: spaces whose stores are in slow pods leave reconcilers for all other spaces: a deletion that has to wait for its
 // store returns at once, and its status names the remedy.
 func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
-	if mostTransfers >= spaceobjects.Reconcilers {
-		t.Fatalf("%d transfers at once hold all of %d reconcilers", mostTransfers, spaceobjects.Reconcilers)
+	if operations.MostTransfers >= spaceobjects.Reconcilers {
+		t.Fatalf("%d transfers at once hold all of %d reconcilers", operations.MostTransfers, spaceobjects.Reconcilers)
 	}
 	m := newMovable(t)
 	before := &applied{Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated}}
@@ -70,7 +71,7 @@ func TestADeletionDoesNotWaitForTheStoresOfOthers(t *testing.T) {
 		if err != nil || !strings.Contains(left, giveUp) {
 			t.Errorf("try %d: it waits for %q (%v)", i, left, err)
 		}
-		if waits := strings.Contains(left, errTransfers.Error()); waits != (i%2 == 1) { // the status says so again before it begins
+		if waits := strings.Contains(left, operations.ErrTransfers.Error()); waits != (i%2 == 1) { // the status says so again before it begins
 			t.Errorf("try %d: it waits for %q", i, left)
 		}
 	}
@@ -123,19 +124,19 @@ func TestAFailedTransferIsFollowedByAPause(t *testing.T) {
 
 // S3: a restore that a dedicated space's process does holds up no restore of another space.
 func TestARestoreInASlowPodHoldsUpNoOther(t *testing.T) {
-	var all transfers
+	var all operations.Transfers
 	s := &snapshots{transfers: &all, elsewhere: func(space string) dedicatedSpace {
 		if strings.HasPrefix(space, "slow") {
 			return slowSpace{}
 		}
 		return nil
 	}}
-	for i := range mostTransfers {
+	for i := range operations.MostTransfers {
 		if _, err := s.take(fmt.Sprintf("slow-%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.take("slow"); !errors.Is(err, errTransfers) || !strings.Contains(err.Error(), "try again") {
+	if _, err := s.take("slow"); !errors.Is(err, operations.ErrTransfers) || !strings.Contains(err.Error(), "try again") {
 		t.Errorf("one too many: %v", err)
 	}
 	end, err := s.take("shared")
@@ -169,6 +170,11 @@ func TestAStoreThatAPodDoesNotHandOutIsGivenUp(t *testing.T) {
 	if err := m.objects.Define(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	unwatch, err := m.objects.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unwatch()
 	seen := make(chan struct{}, 100)
 	defer m.objects.Run(t.Context(), func(context.Context, string) (time.Duration, error) { seen <- struct{}{}; return 0, nil }, func(string, error) {})()
 	to := func(change func(*v1alpha1.Space)) func(*v1alpha1.Space) error {
@@ -267,7 +273,7 @@ func TestAMoveThatWaitsForOthersLeavesTheSpaceReady(t *testing.T) {
 	}
 	end := takeAll(t, m.Manager)
 	object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "moved", Generation: 2, Annotations: map[string]string{v1alpha1.AnnotationTrustDedicated: "true"}}}
-	if err := m.change(t.Context(), object); !errors.Is(err, errTransfers) || !errors.Is(err, errStaysDedicated) {
+	if err := m.change(t.Context(), object); !errors.Is(err, operations.ErrTransfers) || !errors.Is(err, errStaysDedicated) {
 		t.Errorf("beside others: %v", err)
 	}
 	end()
@@ -344,9 +350,9 @@ func TestAMoveThatFailsIsFollowedByAPause(t *testing.T) {
 	if _, err := m.beginToShare(object); err == nil || !strings.Contains(err.Error(), "not to be had; Berth tries again at ") {
 		t.Errorf("after a failure: %v", err)
 	}
-	first := time.Until(m.failedMoves.of["moved"].after)
-	m.failedMoves.note(object, errors.New("once more"))
-	if next := time.Until(m.failedMoves.of["moved"].after); next <= first {
+	first := m.failedMoves.Pause("moved")
+	m.failedMoves.Note("moved", wishOf(object), errors.New("once more"))
+	if next := m.failedMoves.Pause("moved"); next <= first {
 		t.Errorf("the pause is %s, and was %s", next, first)
 	}
 	changed := object.DeepCopy()

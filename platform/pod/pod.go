@@ -1,8 +1,8 @@
 // Copyright The Berth Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pod runs the process of a dedicated space as a pod: a StatefulSet with one replica and a volume, a Service,
-// and a Secret with the configuration of the process, in Berth's own namespace on the host. The manager calls it. It
+// Package pod runs the process of a dedicated space as a pod: a StatefulSet with one replica and a volume, unless its
+// store is in a database server, a Service, and a Secret with the configuration of the process, in Berth's own namespace on the host. The manager calls it. It
 // never reads a Secret, and does not depend on what the process does.
 package pod
 
@@ -113,8 +113,8 @@ func (p *Pods) labels(space string) map[string]string {
 
 // Apply creates or updates the objects of a space. files are in the directory of its process. The pod is replaced if
 // digest or the template has changed; the files may change while it runs. claims are the volume claims with which the
-// objects were first created, because they are immutable. Apply returns the addresses of the pod, even if existing
-// objects can't be updated.
+// objects were first created, because they are immutable. Without claims, the pod has empty directories in place of the
+// volumes, and may run on any node. Apply returns the addresses of the pod, even if existing objects can't be updated.
 func (p *Pods) Apply(ctx context.Context, space string, files map[string][]byte, digest string, claims []corev1.PersistentVolumeClaim) (at dedicated.Addresses, err error) {
 	service := p.service(space)
 	for _, o := range []client.Object{service, p.secret(space, files), p.statefulSet(space, digest, claims)} {
@@ -177,7 +177,26 @@ func (p *Pods) statefulSet(space, digest string, claims []corev1.PersistentVolum
 			v.Secret.SecretName = set.Name
 		}
 	}
+	if len(claims) == 0 {
+		replaceVolumes(&pod.Spec, p.Template.Spec.VolumeClaimTemplates)
+	}
 	return set
+}
+
+// replaceVolumes gives a pod empty directories in place of the volumes of claims. They are as large as the volumes would be, and the pod may
+// use that much more of its node.
+func replaceVolumes(pod *corev1.PodSpec, claims []corev1.PersistentVolumeClaim) {
+	for i := range claims {
+		size := claims[i].Spec.Resources.Requests.Storage().DeepCopy()
+		pod.Volumes = append(pod.Volumes, corev1.Volume{
+			Name: claims[i].Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}},
+		})
+		limits := pod.Containers[0].Resources.Limits
+		if limit, limited := limits[corev1.ResourceEphemeralStorage]; limited {
+			limit.Add(size)
+			limits[corev1.ResourceEphemeralStorage] = limit
+		}
+	}
 }
 
 // Remove deletes the objects of a space, and the volume with its store. It returns a description of what is left; empty

@@ -107,3 +107,46 @@ func TestAnUpgradeWithAnotherVolumeReachesThePod(t *testing.T) {
 		t.Errorf("%s is left (%v)", left, err)
 	}
 }
+
+// D4, T9: the pod of a space with a store in a database server has an empty directory in place of a volume, so that any node can run it.
+func TestAPodWithoutClaimsMayRunOnAnyNode(t *testing.T) {
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &appsv1.StatefulSet{}
+	template.Namespace = "default"
+	template.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: "berth", Image: "berth", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: pod.DataDir}},
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("256Mi")}},
+	}}
+	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	template.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+	pods := &pod.Pods{Host: host, Platform: "berth", Template: template}
+	if _, err := pods.Apply(t.Context(), "remote", nil, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	set := &appsv1.StatefulSet{}
+	if err := host.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: pod.Name("remote")}, set); err != nil {
+		t.Fatal(err)
+	}
+	spec := set.Spec.Template.Spec
+	if len(set.Spec.VolumeClaimTemplates) > 0 || len(spec.Volumes) != 1 || spec.Volumes[0].Name != "data" || spec.Volumes[0].EmptyDir == nil ||
+		spec.Volumes[0].EmptyDir.SizeLimit.String() != "2Gi" {
+		t.Errorf("the claims are %v, and the volumes %v", set.Spec.VolumeClaimTemplates, spec.Volumes)
+	}
+	if limit := spec.Containers[0].Resources.Limits.StorageEphemeral().String(); limit != "2304Mi" {
+		t.Errorf("the pod may use %s of its node, and the directory is larger", limit)
+	}
+	if limit := template.Spec.Template.Spec.Containers[0].Resources.Limits.StorageEphemeral().String(); limit != "256Mi" {
+		t.Errorf("the template has the limit %s now", limit)
+	}
+	if left, err := pods.Remove(t.Context(), "remote"); err != nil {
+		t.Errorf("%s is left (%v)", left, err)
+	}
+}

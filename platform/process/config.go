@@ -7,8 +7,10 @@ package process
 import (
 	"errors"
 
+	"github.com/berth-dev/berth/internal/fielderror"
 	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/vcluster/accessreview"
+	controlplanes "github.com/berth-dev/berth/vcluster/process"
 )
 
 // Options are what all processes of a platform need.
@@ -17,6 +19,9 @@ type Options struct {
 	DataDir string
 	specs.Options
 
+	// EmulatedVersion is the minor version of Kubernetes that spaces serve, such as 1.36; "" for that of the binary.
+	EmulatedVersion string
+
 	Pods   Pods
 	Traces Traces
 	// Authorizer configures the webhook that is asked after RBAC whether requests in spaces are allowed.
@@ -24,6 +29,15 @@ type Options struct {
 
 	// Specs are made from Options by [Options.Complete].
 	Specs *specs.Specs `json:"-"`
+}
+
+// Emulate has the control planes of this process serve the version of Kubernetes that the configuration names. It must be called before the
+// first one starts, and only once in a process.
+func (c *Options) Emulate() error {
+	if err := controlplanes.Emulate(c.EmulatedVersion); err != nil {
+		return fielderror.New("emulated-version", c.EmulatedVersion, "%w", err)
+	}
+	return nil
 }
 
 // Complete sets defaults, and rejects invalid values. The error is a [*fielderror.Error], or for the specs of spaces

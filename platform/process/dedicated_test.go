@@ -25,12 +25,12 @@ import (
 // T9, X4: the process of a dedicated space is told all that this one was told.
 func TestADedicatedSpacesProcessIsToldTheSame(t *testing.T) {
 	told := &Dedicated{Space: "own", Closed: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Endpoint: "https://berth.example", Listen: dedicated.Addresses{API: ":1", Commands: ":2"}, Options: Options{
-		DataDir: "/data", Pods: Pods{Address: "192.0.2.1", APIPort: 1, DNSPort: 2, Upstreams: []string{"192.0.2.2"}, HostDomain: "d", Namespace: "platform", Selector: "app=berth"},
+		DataDir: "/data", EmulatedVersion: "1.36", Pods: Pods{Address: "192.0.2.1", APIPort: 1, DNSPort: 2, Upstreams: []string{"192.0.2.2"}, HostDomain: "d", Namespace: "platform", Selector: "app=berth"},
 		Traces: Traces{Endpoint: "127.0.0.1:4317", PerMillion: 7}, Authorizer: accessreview.Config{Kubeconfig: []byte("{}"), Version: "v1", Allowed: time.Minute, Unallowed: time.Second}, Options: specs.Options{
 			IdleAfter: time.Minute, Spaces: []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: v1alpha1.SpaceSpec{Isolation: v1alpha1.Dedicated, Limits: map[string]resource.Quantity{"watches": resource.MustParse("5")}}}},
 			AllowedSync:        []v1alpha1.SyncOption{{Resource: "nodes", Value: "standins"}},
 			SpaceDefaults:      v1alpha1.SpaceSpec{Sync: []v1alpha1.SyncOption{{Resource: "priorityclasses", Value: "tier=a,x in (a,b)"}}},
-			IngressAnnotations: []string{"example.com/a"}, ReservedLabels: []string{"example.com"}, ShowNodeAddresses: true, SnapshotDestinations: []string{"file:///backups"},
+			IngressAnnotations: []string{"example.com/a"}, ReservedLabels: []string{"example.com"}, ShowNodeAddresses: true, SnapshotDestinations: []string{"file:///backups"}, KubernetesVersion: "1.36",
 		}}}
 	if err := unset(reflect.ValueOf(*told)); err != nil {
 		t.Fatalf("the test tells it too little: %v", err)

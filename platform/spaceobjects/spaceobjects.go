@@ -44,8 +44,8 @@ const (
 	Reconcilers = 16
 )
 
-// Objects are the Space objects of a platform on its host. They are safe for concurrent use, except for [Objects.Run],
-// which may be called once.
+// Objects are the Space objects of a platform on its host. They are safe for concurrent use, except for [Objects.Watch] and
+// [Objects.Run], which may be called once each, in this order.
 type Objects struct {
 	Client   client.WithWatch
 	platform string
@@ -122,19 +122,6 @@ func (s *Objects) Define(ctx context.Context) error {
 	return nil
 }
 
-// List returns the platform's objects, read from the host.
-func (s *Objects) List(ctx context.Context) ([]v1alpha1.Space, error) {
-	list := &v1alpha1.SpaceList{}
-	err := s.Client.List(ctx, list, client.MatchingFields{"spec.platformName": s.platform})
-	if apierrors.IsNotFound(err) {
-		return nil, errors.New("the host has no definition of Space objects; install that of the chart, or of api/crds in the source code")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list Space objects: %w", err)
-	}
-	return list.Items, nil
-}
-
 // Get returns an object from the watch, which must not be changed; nil if there is none.
 func (s *Objects) Get(name string) *v1alpha1.Space {
 	item, ok, err := s.store.GetByKey(name)
@@ -178,7 +165,7 @@ func (s *Objects) Ensure(ctx context.Context, name, store string) error {
 var ErrForeign = fmt.Errorf("%w: the Space object of that name belongs to another store; name the space differently, or, to have this platform serve it, "+
 	"remove the annotation %s from the object", isolation.ErrTaken, translate.AnnotationStore)
 
-// Apply writes the object of a space as configured.
+// Apply writes the object of a space as configured. store is the ID of its store; "" if the platform is yet to claim the object.
 func (s *Objects) Apply(ctx context.Context, space *v1alpha1.Space, store string) error {
 	have := &v1alpha1.Space{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: space.Name}, have); client.IgnoreNotFound(err) != nil {
@@ -193,9 +180,12 @@ func (s *Objects) Apply(ctx context.Context, space *v1alpha1.Space, store string
 	want := &v1alpha1.Space{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Space"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: space.Name, Labels: space.Labels, Annotations: map[string]string{translate.AnnotationStore: store}, Finalizers: []string{v1alpha1.Finalizer},
+			Name: space.Name, Labels: space.Labels, Annotations: map[string]string{},
 		},
 		Spec: space.Spec,
+	}
+	if store != "" {
+		want.Annotations[translate.AnnotationStore], want.Finalizers = store, []string{v1alpha1.Finalizer}
 	}
 	for key, value := range space.Annotations {
 		want.Annotations[key] = value
@@ -233,11 +223,10 @@ func (s *Objects) Release(ctx context.Context, object *v1alpha1.Space) error {
 	return nil
 }
 
-// Run watches the objects until ctx ends. It calls reconcile for each object that was added, changed, deleted, or
-// enqueued, never concurrently for the same name. Errors are retried with increasing pauses. If reconcile returns a
-// duration, it is called again after that.
-func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, name string) (again time.Duration, err error), failed func(name string, err error)) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+// Watch follows the objects until the returned function is called, and adds those that were added, changed, or deleted to the queue. It
+// returns when it has read all that there are, as they are now, or with an error if the host rejects that.
+func (s *Objects) Watch(ctx context.Context) (stop func(), err error) {
+	failed := make(chan error, 1) // a reflector tries again, and tells nobody
 	enqueue := func(item any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(item); err == nil {
 			s.Queue.Add(key)
@@ -246,8 +235,18 @@ func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, n
 	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				if o.ResourceVersion == "0" {
+					o.ResourceVersion = "" // the latest objects: an earlier one may name a shard that doesn't have the space any more
+				}
 				list := &v1alpha1.SpaceList{}
-				return list, s.Client.List(ctx, list, s.selected(o))
+				err := s.Client.List(ctx, list, s.selected(o))
+				if err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
+				return list, err
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				return s.Client.Watch(ctx, &v1alpha1.SpaceList{}, s.selected(o))
@@ -262,19 +261,38 @@ func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, n
 		Transform: withoutManagedFields,
 	})
 	s.store = store
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
-	safego.Go(&group, "watch Space objects", func() { controller.RunWithContext(ctx) }, nil)
-	safego.Go(&group, "reconcile spaces", func() {
-		if !cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
-			return
-		}
-		for range Reconcilers {
-			safego.Go(&group, "reconcile spaces", func() {
-				for s.next(ctx, reconcile, failed) {
-				}
-			}, nil)
-		}
-	}, nil)
+	safego.Go(&group, "watch Space objects", func() { controller.RunWithContext(life) }, nil)
+	stop = func() {
+		cancel()
+		group.Wait()
+	}
+	select {
+	case <-controller.HasSyncedChecker().Done():
+		return stop, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case err = <-failed:
+	}
+	stop()
+	if apierrors.IsNotFound(err) {
+		return nil, errors.New("the host has no definition of Space objects; install that of the chart, or of api/crds in the source code")
+	}
+	return nil, fmt.Errorf("list Space objects: %w", err)
+}
+
+// Run calls reconcile for each object in the queue until ctx ends, never concurrently for the same name. Errors are retried with
+// increasing pauses. If reconcile returns a duration, it is called again after that.
+func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, name string) (again time.Duration, err error), failed func(name string, err error)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	for range Reconcilers {
+		safego.Go(&group, "reconcile spaces", func() {
+			for s.next(ctx, reconcile, failed) {
+			}
+		}, nil)
+	}
 	return func() {
 		cancel()
 		s.Queue.ShutDown()
@@ -282,12 +300,12 @@ func (s *Objects) Run(ctx context.Context, reconcile func(ctx context.Context, n
 	}
 }
 
-// matters reports whether a change of an object requires a reconcile. Changes of the status don't: the platform itself
-// writes it, also to report an error, and that must not trigger a retry.
+// matters reports whether a change of an object requires a reconcile. Most changes of the status don't: the platform itself
+// writes it, also to report an error, and that must not trigger a retry. Which shard the space has is the operator's word.
 func matters(was, is any) bool {
 	before, ok := was.(*v1alpha1.Space)
 	after, isSpace := is.(*v1alpha1.Space)
-	return !ok || !isSpace || before.UID != after.UID || before.Generation != after.Generation || !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
+	return !ok || !isSpace || before.UID != after.UID || before.Generation != after.Generation || before.Status.Shard != after.Status.Shard || before.Status.MovingTo != after.Status.MovingTo || !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
 		!slices.Equal(before.Finalizers, after.Finalizers) || !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels)
 }
 

@@ -11,10 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/berth-dev/berth/platform/datadir"
 )
 
-// identityFiles are the files that identify a space, beside the keys in the directory pki.
-func identityFiles() []string { return []string{"node.key", "store.id", PodsAddressFile} }
+// identityFiles are the files that identify a space, beside the keys in the directory pki. How often the space has moved between shards is only
+// sent if the process saves its files in a database.
+func identityFiles() []string {
+	return []string{"node.key", "store.id", datadir.MovesFile, PodsAddressFile}
+}
 
 // PodsAddressFile is sent with the keys to a process on another machine. It contains the IP at which the space's pods
 // reach the platform.

@@ -40,8 +40,10 @@ func SpaceMetric(running *shard.Space, dir string, status shard.Status, hostObje
 		m.Sync = &metrics.Sync{Done: done.Done, Conflicts: done.Conflicts, Refused: done.Refused, Failed: done.Failed, Queued: done.Queued}
 		return m
 	}
-	if info, err := os.Stat(filepath.Join(dir, "store.db")); err == nil {
-		m.Store = &metrics.Store{File: info.Size()}
+	for _, name := range []string{"cache.db", "store.db"} { // of a store in a server, if it has a cache, or a file
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			m.Store = &metrics.Store{File: info.Size()}
+		}
 	}
 	return m
 }

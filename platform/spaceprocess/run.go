@@ -51,6 +51,9 @@ const stopTimeout = 20 * time.Second
 
 // Run runs one space in this process until ctx ends. The platform has written the files in dir.
 func Run(ctx context.Context, d *process.Dedicated, dir string, version string, logger klog.Logger) error {
+	if err := d.Emulate(); err != nil {
+		return err
+	}
 	config, err := process.LoadHostConfig(filepath.Join(dir, hostaccess.KubeconfigFile))
 	if err != nil {
 		return err
@@ -89,6 +92,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 			running.RetryWorkloads()
 		}
 	}}
+	server := newServerStore(d, dir)
 	asked, err := accessreview.Open(d.Authorizer)
 	if err != nil {
 		return err
@@ -100,6 +104,9 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		Settings: func(space string) shard.Settings {
 			settings := d.Specs.Shard(space, d.Closed)
 			settings.Definitions, settings.Declared = &shared.source, declared.of()
+			if server != nil {
+				settings.Server = server.toOpen
+			}
 			return settings
 		},
 		Pods: d.Pods.Endpoint(), PodsAt: podsAt(d), Memory: shard.ProcessMemory(),
@@ -112,6 +119,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		},
 		QuotaShort: func(_ string, requested quota.Amounts) { asker.short(requested) },
 		Withdraw:   withdrawn.withdraw,
+		Woken:      server.woken,
 	})
 	if err != nil {
 		return err
@@ -124,7 +132,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		}
 	}()
 	declared.begin(ctx, spaces.Host())
-	store, err := newStore(d, spaces, datadir.Space(d.DataDir, d.Space), filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
+	store, err := newStore(d, spaces, server, filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
 	if err != nil {
 		return err
 	}

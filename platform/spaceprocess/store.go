@@ -23,7 +23,9 @@ import (
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/internal/fsutil"
+	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
@@ -52,6 +54,10 @@ type StoreConfig struct {
 	Awake        func() int64 // returns the revision of the store while the space is awake; 0 otherwise
 	// Mark is a file. The space runs only if it exists. If Mark is empty, the space always runs.
 	Mark string
+	// Allow, if set, lets the space open a store in a database server that another process has opened since, and Waits reports whether the
+	// space needs that.
+	Allow func()
+	Waits func() bool
 }
 
 // Runner is the shard of the process, which runs the space.
@@ -68,10 +74,14 @@ type Runner interface {
 // platform has let the process run the space. Until then, the platform has the current store.
 const BegunFile = "begun"
 
-func newStore(d *process.Dedicated, spaces *shard.Shard, dir, scratch string) (*Store, error) {
+func newStore(d *process.Dedicated, spaces *shard.Shard, server *serverStore, scratch string) (*Store, error) {
+	dir := datadir.Space(d.DataDir, d.Space)
 	c := StoreConfig{Space: d.Space, Dir: dir, Scratch: scratch, Shard: spaces, Spaces: Snapshots{Shard: spaces}, Awake: func() int64 { return Snapshots{Shard: spaces}.Revision(d.Space) }}
 	if d.Remote() {
 		c.Mark = filepath.Join(d.DataDir, BegunFile)
+	}
+	if server != nil {
+		c.Spaces, c.Allow, c.Waits = serverSnapshots{c.Spaces, server}, server.allow, server.waits.Load
 	}
 	return NewStore(c)
 }
@@ -113,6 +123,22 @@ func (s *Store) begun() bool {
 	return err == nil
 }
 
+// waits reports whether the space needs [StoreConfig.Allow].
+func (s *Store) waits() bool { return s.Waits != nil && s.Waits() }
+
+// begin runs the space from now on.
+func (s *Store) begin() error {
+	if s.Allow != nil && (!s.begun() || s.waits()) {
+		s.Allow()
+	}
+	if s.Mark != "" {
+		if err := pki.WriteFile(s.Mark, nil); err != nil {
+			return err
+		}
+	}
+	return s.resume()
+}
+
 // resume runs the space, if it must run.
 func (s *Store) resume() error {
 	if !s.begun() {
@@ -151,12 +177,7 @@ func (s *Store) Serve(mux *http.ServeMux) {
 	mux.Handle("POST "+dedicated.BeginPath, control.Answer(func(*http.Request) (any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.Mark != "" {
-			if err := pki.WriteFile(s.Mark, nil); err != nil {
-				return nil, err
-			}
-		}
-		return nil, s.resume()
+		return nil, s.begin()
 	}))
 	mux.Handle("POST "+dedicated.EndPath, control.Answer(func(r *http.Request) (any, error) {
 		s.mu.Lock()
@@ -174,18 +195,21 @@ func (s *Store) Serve(mux *http.ServeMux) {
 	}))
 	mux.Handle("GET "+dedicated.StatePath, control.Answer(func(*http.Request) (any, error) {
 		identity, _ := s.identity.Load().(string)
-		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.Dir), Revision: s.revision(), Config: s.config, Identity: identity}, nil
+		return dedicated.State{Begun: s.begun(), HasStore: snapshot.Exists(s.Dir), Revision: s.revision(), Config: s.config, Identity: identity, Waits: s.waits()}, nil
 	}))
 }
 
 // revision returns a number that changes with the store: its revision while the space is awake, otherwise the time of
-// the last write to the file; 0 if it is unknown.
+// the last write to the file, or of the last use of a store in a database server; 0 if it is unknown.
 func (s *Store) revision() int64 {
 	if revision := s.Awake(); revision > 0 {
 		return revision
 	}
 	path := filepath.Join(s.Dir, "store.db")
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(storemark.Path(s.Dir))
+	}
 	if _, logged := os.Stat(path + "-wal"); err != nil || logged == nil {
 		return 0
 	}

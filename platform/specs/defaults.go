@@ -59,6 +59,7 @@ func withDefaults(own, defaults v1alpha1.SpaceSpec) v1alpha1.SpaceSpec {
 		own.Snapshots.IntervalSeconds = defaults.Snapshots.IntervalSeconds
 	}
 	own.Snapshots.Keep = cmp.Or(own.Snapshots.Keep, defaults.Snapshots.Keep)
+	own.Snapshots.Replication = cmp.Or(own.Snapshots.Replication, defaults.Snapshots.Replication)
 	return own
 }
 

@@ -51,13 +51,14 @@ type Settings struct {
 	LimitRange   []corev1.LimitRangeItem
 	Namespace    v1alpha1.HostNamespace
 	idle         shard.Idle // After is -1 if the spec does not set it
+	Store        v1alpha1.Store
 	Snapshots    Snapshots
 	enforced     enforced
 }
 
 // settingsOf returns the settings of a spec, and an error for each invalid value.
 func settingsOf(spec *v1alpha1.SpaceSpec, path *field.Path) (settings Settings, errs field.ErrorList) {
-	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace, Snapshots: snapshotsOf(&spec.Snapshots), enforced: enforcedOf(spec)}
+	settings = Settings{domains: spec.Network.AllowedDomains, LimitRange: spec.LimitRange, Namespace: spec.HostNamespace, Store: spec.Store, Snapshots: snapshotsOf(&spec.Snapshots), enforced: enforcedOf(spec)}
 	if settings.Ceiling = spec.Quota; len(spec.Quota) > 0 {
 		settings.Quota = joinMaps(spec.Quota, v1alpha1.DefaultQuota())
 	}

@@ -6,6 +6,7 @@
 package specs
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -44,6 +45,9 @@ type Options struct {
 	ShowNodeAddresses bool
 	// IdleAfter is how long a space is idle before it is put to sleep, if its spec does not set it. Zero means never.
 	IdleAfter time.Duration
+	// KubernetesVersion is the only minor version of Kubernetes that spaces may have, such as 1.37; "" if shards serve several, of which the
+	// operator chooses.
+	KubernetesVersion string
 	// SnapshotDestinations are the URLs that spec.snapshots.to may name. The first is the default. If there are none,
 	// no scheduled snapshots are taken.
 	SnapshotDestinations []string
@@ -58,6 +62,7 @@ type Specs struct {
 	defaults          v1alpha1.SpaceSpec
 	usual             *Settings // of a space whose spec is empty
 	destinations      []string
+	kubernetes        string
 	sources           *sources
 	compiler          *patches.Compiler
 
@@ -91,7 +96,7 @@ func New(c *Options) (*Specs, error) {
 	errs = append(append(errs, more...), checkNumber(c.SpaceDefaults.Patches, defaults.Child("patches"))...)
 	s := &Specs{
 		sync: syncer.Options{Sync: offered, IngressAnnotations: c.IngressAnnotations}, reservedLabels: c.ReservedLabels, showNodeAddresses: c.ShowNodeAddresses,
-		idleAfter: c.IdleAfter, destinations: c.SnapshotDestinations,
+		idleAfter: c.IdleAfter, destinations: c.SnapshotDestinations, kubernetes: c.KubernetesVersion,
 		defaults: c.SpaceDefaults, usual: &usual, settings: map[string]*Settings{}, sources: newSources(), compiler: compiler,
 	}
 	for i := range c.Spaces {
@@ -126,7 +131,8 @@ func (s *Specs) ClosedRanges() []netip.Prefix { return s.usual.closed }
 
 // Read returns the settings of a spec, with the defaults, and an error for each invalid value.
 func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, field.ErrorList) {
-	errs := append(checkSpec(spec, path), checkSnapshots(&spec.Snapshots, s.destinations, path.Child("snapshots"))...)
+	errs := append(checkSpec(spec, path), s.checkVersion(spec.KubernetesVersion, path.Child("kubernetesVersion"))...)
+	errs = append(errs, checkSnapshots(&spec.Snapshots, s.destinations, path.Child("snapshots"))...)
 	_, more := settingsOf(spec, path)
 	errs = append(errs, more...)
 	full := withDefaults(*spec, s.defaults)
@@ -138,6 +144,14 @@ func (s *Specs) Read(spec *v1alpha1.SpaceSpec, path *field.Path) (*Settings, fie
 	patched, more := s.patchesOf(spec.Patches, path.Child("patches"))
 	settings.patches = patched
 	return &settings, append(errs, more...)
+}
+
+// checkVersion rejects a version of Kubernetes that no process of the platform serves.
+func (s *Specs) checkVersion(version string, path *field.Path) field.ErrorList {
+	if version == "" || s.kubernetes == "" || version == s.kubernetes {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, version, fmt.Sprintf("this platform serves Kubernetes %s; remove the field, or run a shard with --emulated-version=%s", s.kubernetes, version))}
 }
 
 // checkNumber rejects more patches than there may be.
@@ -198,7 +212,7 @@ func (s *Specs) Of(space string) *Settings {
 // checkDefaults rejects fields that have no defaults, because each space has to set them itself.
 func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	for name, set := range map[string]bool{
-		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "paused": spec.Paused != nil, "deletionPolicy": spec.DeletionPolicy != "",
+		"platformName": spec.PlatformName != "", "isolation": spec.Isolation != "", "kubernetesVersion": spec.KubernetesVersion != "", "paused": spec.Paused != nil, "store": spec.Store != (v1alpha1.Store{}), "deletionPolicy": spec.DeletionPolicy != "",
 		"tenantName": spec.TenantName != "", "access": !equality.Semantic.DeepEqual(spec.Access, v1alpha1.Access{}),
 		"namespaces": !equality.Semantic.DeepEqual(spec.Namespaces, v1alpha1.Namespaces{}), "publications": len(spec.Publications) > 0,
 		"tenantLimits": len(spec.TenantLimits) > 0, "audit": auditOf(spec) != nil,
@@ -215,6 +229,13 @@ func checkDefaults(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.Error
 func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList) {
 	if spec.Isolation != "" && spec.Isolation != v1alpha1.Shared && spec.Isolation != v1alpha1.Dedicated {
 		errs = append(errs, field.NotSupported(path.Child("isolation"), spec.Isolation, []v1alpha1.Isolation{v1alpha1.Shared, v1alpha1.Dedicated}))
+	}
+	types := []v1alpha1.StoreType{v1alpha1.StoreSQLite, v1alpha1.StorePostgreSQL, v1alpha1.StoreMySQL, v1alpha1.StoreEtcd, v1alpha1.StoreNATS}
+	if spec.Store.Type != "" && !slices.Contains(types, spec.Store.Type) {
+		errs = append(errs, field.NotSupported(path.Child("store", "type"), spec.Store.Type, types))
+	}
+	if spec.Store.InServer() != (spec.Store.SecretName != "") {
+		errs = append(errs, field.Invalid(path.Child("store", "secretName"), spec.Store.SecretName, "is needed for a store in a database server, and not allowed for SQLite"))
 	}
 	return errs
 }

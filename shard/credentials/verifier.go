@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -66,6 +67,7 @@ type Verifier struct {
 	nobody  *keys      // for spaces that don't exist
 	waiting *clientaddr.Counter
 	checks  *semaphore.Weighted
+	flights singleflight.Group // checks, by the key of their refusal
 }
 
 // New returns a verifier for spaces whose keys are below dir. At most spacesMax of them are awake at once; 0 means no
@@ -147,12 +149,26 @@ func (c *Verifier) verify(space string, r *http.Request) (bool, error) {
 	return false, nil
 }
 
-// check verifies a signature, within the limit of concurrent checks.
-func (c *Verifier) check(ctx context.Context, space string, k *keys, o credential, client netip.Prefix, now time.Time) (bool, error) {
+// check verifies a signature. Requests with the same credential at the same time are one check: a client may have sent many to a space that
+// has just moved here, which held them.
+func (c *Verifier) check(ctx context.Context, space string, k *keys, o credential, client netip.Prefix, now time.Time) (good bool, err error) {
 	refusal := sha256.Sum256(fmt.Appendf(nil, "%s %v %x", space, k.files, o.sum()))
 	if _, is := c.refused.Get(refusal); is {
 		return false, nil
 	}
+	for range 2 {
+		result, failed, shared := c.flights.Do(string(refusal[:]), func() (any, error) { return c.checkSignature(ctx, refusal, k, o, client, now) })
+		good, _ = result.(bool)
+		if err = failed; err == nil || !shared || ctx.Err() != nil {
+			break
+		}
+		// Perhaps the request that was checked for all of them has ended.
+	}
+	return good, err
+}
+
+// checkSignature verifies a signature, within the limit of concurrent checks.
+func (c *Verifier) checkSignature(ctx context.Context, refusal [sha256.Size]byte, k *keys, o credential, client netip.Prefix, now time.Time) (bool, error) {
 	if !c.waiting.Take(client) {
 		return false, ErrBusy
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +99,39 @@ func slots(c *Verifier) (n int64) {
 	}
 	c.checks.Release(n)
 	return n
+}
+
+// D5: a client that sends many requests with one credential at once, as to a space that has held them, gets an answer to each.
+func TestRequestsWithOneCredentialAreOneCheck(t *testing.T) {
+	c, dir, _ := testCredentials(t)
+	all := slots(c)
+	if err := c.checks.Acquire(t.Context(), all); err != nil { // until all of them wait
+		t.Fatal(err)
+	}
+	const requests = 4 * maxChecksPerClient
+	var begun atomic.Int32
+	ended := make(chan error, requests)
+	one := clientOf(t, dir, "demo")
+	for range requests {
+		r := one.Clone(t.Context())
+		go func() {
+			begun.Add(1)
+			good, err := c.Verify("demo", r)
+			if err == nil && !good {
+				err = errors.New("it is refused")
+			}
+			ended <- err
+		}()
+	}
+	for begun.Load() < requests || c.waiting.Held() == 0 {
+		runtime.Gosched()
+	}
+	c.checks.Release(all)
+	for range requests {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // S7, L3: however many credentials strangers send, few are checked at once, few of one client wait, and those who are known

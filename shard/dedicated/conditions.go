@@ -28,7 +28,7 @@ func knownReasons(condition string) []string {
 	case v1alpha1.ConditionHostReachable:
 		return []string{v1alpha1.ReasonReachable, v1alpha1.ReasonUnreachable}
 	case v1alpha1.ConditionStoreHealthy:
-		return []string{v1alpha1.ReasonHealthy, v1alpha1.ReasonStoreFull, v1alpha1.ReasonStoreDamaged}
+		return []string{v1alpha1.ReasonHealthy, v1alpha1.ReasonStoreFull, v1alpha1.ReasonStoreDamaged, v1alpha1.ReasonUnreachable, v1alpha1.ReasonStoreTakenOver}
 	case v1alpha1.ConditionSynced:
 		return []string{v1alpha1.ReasonSynced, v1alpha1.ReasonRejectedByHost}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/internal/safego"
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/shard"
 )
 
@@ -72,6 +73,7 @@ type Process struct {
 	running *os.Process // nil while none runs
 	since   time.Time
 	failure string // why it does not run; empty if it does
+	server  bool   // failure is of the database server with the store
 }
 
 // New returns the process of a space. Until Start is called, its space is starting. prepare creates what the space
@@ -137,7 +139,7 @@ func (p *Process) keep(ctx context.Context) {
 			pause = firstRestart
 		}
 		p.logger.Error(err, "The space's process does not run; it is started again", "in", pause)
-		p.set(err.Error())
+		p.fail(err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -184,7 +186,13 @@ func (p *Process) runChild(ctx context.Context, cmd *exec.Cmd) error {
 func (p *Process) set(failure string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failure, p.since = failure, time.Now()
+	p.failure, p.server, p.since = failure, false, time.Now()
+}
+
+func (p *Process) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure, p.server, p.since = err.Error(), errors.Is(err, kine.ErrServer), time.Now()
 }
 
 func (p *Process) setRunning(process *os.Process) {
@@ -250,7 +258,14 @@ func (p *Process) Status(ctx context.Context) shard.Status {
 	if p.failure != "" {
 		ready.Reason, ready.Message = shard.ReasonFailed, p.failure
 	}
-	return shard.Status{Name: p.space, Conditions: []metav1.Condition{ready}}
+	status := shard.Status{Name: p.space, Conditions: []metav1.Condition{ready}}
+	if p.server {
+		status.Conditions = append(status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionStoreHealthy, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnreachable,
+			Message: p.failure + "; check the server, and the DSN in the Secret of spec.store.secretName", LastTransitionTime: metav1.NewTime(p.since),
+		})
+	}
+	return status
 }
 
 // Await returns when the space is awake or asleep in the process, or returns why it is not when ctx ends.

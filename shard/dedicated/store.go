@@ -41,6 +41,8 @@ type State struct {
 	Revision int64  `json:"revision"` // changes with the store; 0 if it is unknown
 	Config   string `json:"config"`   // digest of the configuration that the process uses
 	Identity string `json:"identity"` // [IdentityDigest] of the keys that the process uses
+	// Waits says that another process has opened the store in a database server since, and that the space starts after [Process.Begin].
+	Waits bool `json:"waits,omitempty"`
 }
 
 // IdentityDigest returns the digest of the files of [Process.PutIdentity].

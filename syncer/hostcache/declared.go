@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -131,6 +132,12 @@ func (h *Host) follow(d *declaration.Declaration) *declaredWatch {
 			return objects.Watch(ctx, o)
 		},
 	}
+	if h.OwnOnly && !d.FromHost {
+		h.listDeclared(router, func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selector
+			return h.declared.api.Resource(d.GVR).Namespace(namespace).List(ctx, o)
+		})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	safego.Go(&running, "watch the host", func() { router.Watch(ctx, d.Name, from, &unstructured.Unstructured{}) }, nil)
@@ -138,6 +145,11 @@ func (h *Host) follow(d *declaration.Declaration) *declaredWatch {
 		cancel()
 		running.Wait()
 	}}
+}
+
+// listDeclared makes a router keep the objects of this process's spaces only, and list those of spaces that become so.
+func (h *Host) listDeclared(r *Router, list listFunc) {
+	r.own, r.list, r.beginsLater = h.IsOwn, list, true
 }
 
 // ErrUndeclared means that no watch was declared.
@@ -188,6 +200,36 @@ func (h *Host) Router(resource string) *Router {
 		return w.router
 	}
 	return nil
+}
+
+// allRouters iterates over all routers, and the names of their resources or declarations.
+func (h *Host) allRouters() iter.Seq2[string, *Router] {
+	h.declared.mu.RLock()
+	watches := slices.Concat(slices.Collect(maps.Values(h.declared.of)), slices.Collect(maps.Values(h.declared.next)))
+	h.declared.mu.RUnlock()
+	return func(yield func(string, *Router) bool) {
+		for name, r := range h.Routers {
+			if !yield(name, r) {
+				return
+			}
+		}
+		for _, w := range watches {
+			if !yield(w.Name, w.router) {
+				return
+			}
+		}
+	}
+}
+
+// listedRouters iterates over the routers to list for spaces that become this process's.
+func (h *Host) listedRouters() iter.Seq2[string, *Router] {
+	return func(yield func(string, *Router) bool) {
+		for name, r := range h.allRouters() {
+			if r.own != nil && r.list != nil && !yield(name, r) {
+				return
+			}
+		}
+	}
 }
 
 // ResourceOf returns the resource, or the name of the declaration, of a host object that a syncer writes.

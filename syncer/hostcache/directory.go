@@ -123,14 +123,28 @@ func isAPI(id translate.Identity) bool {
 // SpaceAt returns the space of the pod with an address; ok is false if there is none. If pods of several spaces seem to
 // have it, because the host has not noticed that one is gone, ok is false, too.
 func (h *Host) SpaceAt(addr netip.Addr) (space string, ok bool) {
-	for _, pod := range Find[*corev1.Pod](h, resources.Pods, indexAddress, addr.Unmap().String()) {
-		is := spaceOf(pod)
+	for _, pod := range Find[client.Object](h, resources.Pods, indexAddress, addr.Unmap().String()) {
+		is := ownerOf(pod)
 		if ok && is != space {
 			return "", false
 		}
 		space, ok = is, true
 	}
 	return space, ok
+}
+
+// OwnSpaceAt is [Host.SpaceAt] for pods of spaces of which the cache contains everything.
+func (h *Host) OwnSpaceAt(addr netip.Addr) (space string, ok bool) {
+	if space, ok = h.SpaceAt(addr); !ok || !h.HasCached(space) {
+		return "", false
+	}
+	return space, true
+}
+
+// HasDNSAt reports whether the pods of a space get their DNS at an address.
+func (h *Host) HasDNSAt(space string, addr netip.Addr) bool {
+	slice, ok := Get[*discoveryv1.EndpointSlice](h, resources.EndpointSlices, translate.Space{Name: space}.HostNamespace(), translate.DNSServiceName)
+	return ok && slices.Contains(sliceAddresses(slice), addr.Unmap().String())
 }
 
 // PodAt returns the host pod of the space with an address; nil if there is none.

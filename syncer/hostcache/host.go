@@ -52,6 +52,7 @@ type Host struct {
 	stale    sync.Map
 	reach    *reach
 	declared declared
+	own      ownSpaces
 }
 
 // Options configure what is synced of all spaces of a host. The zero value means the default of each resource.
@@ -71,6 +72,9 @@ type Options struct {
 	// Then, only the space's host namespace is watched, except for cluster-scoped resources, and resources by which
 	// others claim host names. If it is empty, all namespaces are watched.
 	Only string
+	// OwnOnly means that other processes have spaces of the host, too. Then, the cache contains the objects of those
+	// spaces that [Host.Own] makes this process's. Of other spaces, it has the addresses of pods, and claims of host names.
+	OwnOnly bool
 }
 
 // NewHost prepares the watches on the cluster of config. The account of config must be allowed to impersonate the
@@ -87,7 +91,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	h := &Host{
 		Options: o, config: config, reach: reach, Definitions: map[string]*definitions.Shared{},
-		watches: map[string]hostWatch{}, Routers: map[string]*Router{},
+		watches: map[string]hostWatch{}, Routers: map[string]*Router{}, own: ownSpaces{of: map[string]*ownSpace{}},
 	}
 	h.mapper = &declaredMapper{newMapper(), h}
 	var err error
@@ -110,7 +114,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 			changed = nil // see OnChange
 		}
 		h.watches[r.Name] = watches[r.Name]
-		h.Routers[r.Name] = NewRouter(r.Name, changed)
+		h.Routers[r.Name] = h.newRouter(r.Name, changed)
 		if r.Name == resources.Nodes {
 			h.WatchNodes(h.Routers[r.Name])
 		}
@@ -123,7 +127,7 @@ func NewHost(config *rest.Config, o Options) (*Host, error) {
 		}
 	}
 	h.watches[Quotas] = watches[Quotas]
-	h.Routers[Quotas] = NewRouter(Quotas, nil)
+	h.Routers[Quotas] = h.newRouter(Quotas, nil)
 	h.watchQuotas(h.Routers[Quotas], o.QuotaChanged, o.QuotaEased)
 	return h, nil
 }
@@ -148,7 +152,10 @@ func (h *Host) ownNamespace() string {
 func indexes(resource string) cache.Indexers {
 	switch resource {
 	case resources.Pods:
-		return cache.Indexers{indexAddress: indexBy(podAddresses), IndexNamespace: indexBy(VirtualNamespace[*corev1.Pod]), IndexBudget: indexBy(podBudget), indexNode: indexBy(nodeAddressesOfPod)}
+		return cache.Indexers{
+			indexAddress: podsBy(podAddresses, func(o *otherObject) []string { return o.Addresses }), IndexNamespace: indexBy(VirtualNamespace[*corev1.Pod]),
+			IndexBudget: indexBy(podBudget), indexNode: podsBy(nodeAddressesOfPod, func(o *otherObject) []string { return o.Nodes }),
+		}
 	case resources.Nodes:
 		return cache.Indexers{indexNode: indexBy(nodeAddresses)}
 	case resources.Budgets:
@@ -166,13 +173,14 @@ func indexes(resource string) cache.Indexers {
 }
 
 // Start starts the watches, and returns when they have synced, or with an error when ctx ends or the host rejects one.
-// They run until Stop.
+// They run until Stop. With [Options.OwnOnly], the spaces for which [Host.Own] was called before are in the cache then.
 func (h *Host) Start(ctx context.Context) error {
-	if err := errors.Join(h.extend(ctx), h.findStale(ctx)); err != nil {
+	if err := errors.Join(h.extend(ctx), h.findStale(ctx, h.ownNamespace(), h.keepsStaleOf)); err != nil {
 		return err
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancel = cancel
+	filled := h.startOwn(run)
 	for name, f := range h.Routers {
 		from := h.watches[name]
 		safego.Go(&h.running, "watch the host", func() { f.Watch(run, name, from.lister(h.namespaceOf(name)), from.of) }, nil)
@@ -183,6 +191,7 @@ func (h *Host) Start(ctx context.Context) error {
 			return err
 		}
 	}
+	filled()
 	return nil
 }
 
@@ -192,6 +201,7 @@ func (h *Host) Stop() {
 		h.cancel()
 	}
 	h.stopDeclared()
+	h.stopOwn()
 	h.running.Wait()
 }
 
@@ -278,6 +288,24 @@ func spaceIn(namespace string) string {
 func NewRouter(resource string, changed func(space string)) *Router {
 	r := newRouter(spaceOf, changed, indexes(resource))
 	r.Trim = trim
+	return r
+}
+
+// newRouter returns a router of the host's objects of a watched resource.
+func (h *Host) newRouter(resource string, changed func(space string)) *Router {
+	r := NewRouter(resource, changed)
+	if resource == resources.ConfigMaps || resource == resources.Secrets {
+		r.page = dataPage
+	}
+	if h.OwnOnly {
+		r.own = h.IsOwn
+	}
+	if from := h.watches[resource]; from.api != nil && resource != resources.Nodes {
+		r.clusterScoped = resources.Of(resource).InCluster
+		r.list = func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			return from.lister(namespace).ListWithContext(ctx, o)
+		}
+	}
 	return r
 }
 

@@ -63,6 +63,13 @@ func (c *Cache) swap(is client.Object) (was client.Object, err error) {
 	return was, c.objects.Update(is)
 }
 
+// replace stores an object, whatever is stored now.
+func (c *Cache) replace(is client.Object) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.objects.Update(is)
+}
+
 // Same reports whether two values are the same version of an object.
 func Same(was, is client.Object) bool {
 	return was != nil && is.GetResourceVersion() != "" && was.GetUID() == is.GetUID() && was.GetResourceVersion() == is.GetResourceVersion()

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/syncer/resources"
 )
@@ -20,7 +21,7 @@ func (h *Host) IsNode(address string) bool {
 	if addr, err := netip.ParseAddr(address); err == nil {
 		address = addr.Unmap().String()
 	}
-	return len(Find[*corev1.Pod](h, resources.Pods, indexNode, address)) > 0 || len(Find[*corev1.Node](h, resources.Nodes, indexNode, address)) > 0
+	return len(Find[client.Object](h, resources.Pods, indexNode, address)) > 0 || len(Find[*corev1.Node](h, resources.Nodes, indexNode, address)) > 0
 }
 
 func nodeAddressesOfPod(pod *corev1.Pod) []string {

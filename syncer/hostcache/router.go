@@ -6,10 +6,12 @@ package hostcache
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +33,22 @@ type Router struct {
 	Matters func(was, is client.Object) bool
 	Follow  func(was, is client.Object)
 
+	// own, if set, reports whether this process has a space. Objects of other spaces are reduced, and not delivered.
+	own func(space string) bool
+	// list lists objects of the host in a namespace, or in all. It is nil if no object belongs to a single space.
+	list listFunc
+	page int64 // how many objects a request of list returns at most
+	// beginsLater means that the watch begins while there are spaces already. Until it has synced, nothing is listed: it
+	// brings the objects of all spaces that are this process's by then.
+	beginsLater bool
+	// clusterScoped means that list can't list the objects of one space.
+	clusterScoped bool
+	// writes is held while the watch, or a list, changes what is stored.
+	writes sync.Mutex
+	// listings are the lists under way, and ahead is the version that they have reached, if the watch has not.
+	listings map[*listing]struct{}
+	ahead    uint64
+
 	// Reached is the latest resource version that the watch has reached, Delivered the latest that all receivers have
 	// got.
 	Reached, Delivered atomic.Uint64
@@ -42,6 +60,8 @@ type Router struct {
 	spaces map[string]func(client.Object)
 }
 
+type listFunc func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error)
+
 // EverySpace is the result of spaceOf for objects that concern all spaces.
 const EverySpace = "*"
 
@@ -49,7 +69,7 @@ const EverySpace = "*"
 func newRouter(spaceOf func(client.Object) string, changed func(space string), more cache.Indexers) *Router {
 	return &Router{
 		Cache: newCache(spaceOf, more), Changed: changed, Trim: func(o client.Object) client.Object { return o },
-		filled: make(chan struct{}), spaces: map[string]func(client.Object){},
+		page: listPage, filled: make(chan struct{}), spaces: map[string]func(client.Object){},
 	}
 }
 
@@ -73,6 +93,8 @@ func (r *Router) event(obj any, do func(client.Object) error) error {
 	if !ok {
 		return fmt.Errorf("host watch: %T is not an object", obj)
 	}
+	r.writes.Lock()
+	defer r.writes.Unlock()
 	r.reach(o.GetResourceVersion())
 	if err := do(o); err != nil {
 		return fmt.Errorf("host watch: %w", err)
@@ -83,6 +105,11 @@ func (r *Router) event(obj any, do func(client.Object) error) error {
 
 // Replace implements [cache.ReflectorStore]. It gets all objects when a watch begins, for the first time or again.
 func (r *Router) Replace(objs []any, resourceVersion string) error {
+	r.writes.Lock()
+	defer r.writes.Unlock()
+	if !r.isFilled() && slices.ContainsFunc(objs, func(obj any) bool { o, ok := obj.(client.Object); return ok && r.isReducedOwn(o) }) {
+		return errOwnMeanwhile // which makes the reflector list again
+	}
 	r.reach(resourceVersion)
 	there := make(map[string]struct{}, len(objs))
 	for _, obj := range objs {
@@ -99,11 +126,14 @@ func (r *Router) Replace(objs []any, resourceVersion string) error {
 		if _, ok := there[key]; ok {
 			continue
 		}
-		if gone, ok := r.Get(key).(client.Object); ok {
+		if gone, ok := r.Get(key).(client.Object); ok && !r.isLater(gone, resourceVersion) {
 			if err := r.drop(gone); err != nil {
 				return fmt.Errorf("host watch: %w", err)
 			}
 		}
+	}
+	for l := range r.listings {
+		l.replaced = true
 	}
 	r.noteDelivered()
 	if !r.isFilled() {
@@ -114,6 +144,8 @@ func (r *Router) Replace(objs []any, resourceVersion string) error {
 
 // Bookmark implements [cache.ReflectorBookmarkStore].
 func (r *Router) Bookmark(resourceVersion string) error {
+	r.writes.Lock()
+	defer r.writes.Unlock()
 	r.reach(resourceVersion)
 	r.noteDelivered()
 	return nil
@@ -123,10 +155,14 @@ func (r *Router) Bookmark(resourceVersion string) error {
 // larger than what is kept.
 func (r *Router) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		if o, ok := obj.(client.Object); ok {
-			return r.Trim(o), nil
+		o, ok := obj.(client.Object)
+		if !ok {
+			return obj, nil
 		}
-		return obj, nil
+		if other := r.other(o); other != nil {
+			return other, nil
+		}
+		return r.Trim(o), nil
 	}
 }
 
@@ -143,8 +179,14 @@ func (r *Router) isFilled() bool {
 }
 
 // put stores an object and delivers it: as a change, unless it is an initial object, or the same version is already
-// stored.
+// stored. The caller holds writes.
 func (r *Router) put(is client.Object) error {
+	if other := r.other(is); other != nil {
+		return r.putOther(other)
+	}
+	if r.isReducedOwn(is) || r.isPast(is) {
+		return nil // a list brings it, or has brought a newer version
+	}
 	is = r.Trim(is)
 	was, err := r.swap(is)
 	if err != nil {
@@ -168,9 +210,16 @@ func (r *Router) put(is client.Object) error {
 	return nil
 }
 
-// drop removes a deleted object, and delivers it.
+// drop removes a deleted object, and delivers it. The caller holds writes.
 func (r *Router) drop(gone client.Object) error {
+	r.noteGone(gone)
+	if r.isPast(gone) {
+		return nil // there is another one of this name
+	}
 	err := r.remove(gone)
+	if r.other(gone) != nil {
+		return err
+	}
 	if r.Matters != nil && !r.Matters(gone, nil) {
 		return err
 	}
@@ -181,9 +230,13 @@ func (r *Router) drop(gone client.Object) error {
 	return err
 }
 
-// reach records that the watch has reached a version. Calls must not be concurrent.
+// reach records that the watch has reached a version. The caller holds writes.
 func (r *Router) reach(resourceVersion string) {
-	r.Reached.Store(max(r.Reached.Load(), Version(resourceVersion)))
+	v := Version(resourceVersion)
+	r.Reached.Store(max(r.Reached.Load(), v))
+	if v >= r.ahead {
+		r.ahead = 0
+	}
 }
 
 // noteDelivered records that everything up to the reached version has been delivered.

@@ -6,6 +6,7 @@ package hostcache
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,31 +22,65 @@ import (
 // services select by then.
 func RemovedWhenOff(r resources.Resource) bool { return r.Direction == resources.ToHost && !r.Lasts }
 
-// findStale finds the spaces' stale host objects: those of disabled resources that are not watched. The syncers delete
-// them with their own accounts when they next run. No new ones are created, so this runs only once.
-func (h *Host) findStale(ctx context.Context) error {
+// stalePage is how many stale objects a request returns at most.
+const stalePage = 500
+
+// findStale finds the stale host objects of spaces in a namespace, or in all: those of disabled resources that are not
+// watched. The syncers delete them with their own accounts when they next run. No new ones are created, so this runs
+// only once for each space.
+func (h *Host) findStale(ctx context.Context, namespace string, of func(space string) bool) error {
 	for _, k := range resources.Table() {
 		if h.Routers[k.Name] != nil || !RemovedWhenOff(k) {
 			continue
 		}
 		all := MetadataList(k.GVK())
-		err := h.Reader.List(ctx, all, client.InNamespace(h.ownNamespace()), client.HasLabels{translate.LabelSpace, translate.LabelNamespace})
-		if apierrors.IsNotFound(err) {
-			continue // the host does not have the resource
-		}
-		if err != nil {
-			return fmt.Errorf("find %s on the host, which are disabled, to remove them: %w", k.Name, err)
-		}
-		for i := range all.Items {
-			o := &all.Items[i]
-			if isSynced(k.Name, o) {
-				// Only what the deletion needs is kept, because the space may sleep for long, or run elsewhere.
-				h.stale.Store(Object{k.Name, client.ObjectKeyFromObject(o)},
-					&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
+		for {
+			err := h.Reader.List(ctx, all, client.InNamespace(namespace), client.HasLabels{translate.LabelSpace, translate.LabelNamespace},
+				client.Limit(stalePage), client.Continue(all.Continue))
+			if apierrors.IsNotFound(err) {
+				break // the host does not have the resource
+			}
+			if err != nil {
+				return fmt.Errorf("find %s on the host, which are disabled, to remove them: %w", k.Name, err)
+			}
+			for i := range all.Items {
+				if o := &all.Items[i]; isSynced(k.Name, o) && of(spaceIn(o.Namespace)) {
+					// Only what the deletion needs is kept, because the space may sleep for long, or run elsewhere.
+					h.stale.Store(Object{k.Name, client.ObjectKeyFromObject(o)},
+						&metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID}})
+				}
+			}
+			if all.Continue == "" {
+				break
 			}
 		}
 	}
 	return nil
+}
+
+// keepsStaleOf reports whether the stale objects of a space are this process's to delete.
+func (h *Host) keepsStaleOf(space string) bool { return !h.OwnOnly || h.IsOwn(space) }
+
+// findStaleOf finds the stale host objects of spaces that have become this process's.
+func (h *Host) findStaleOf(ctx context.Context, spaces []string) error {
+	if len(spaces) > maxNamespaceLists {
+		return h.findStale(ctx, metav1.NamespaceAll, func(space string) bool { return slices.Contains(spaces, space) && h.IsOwn(space) })
+	}
+	for _, space := range spaces {
+		if err := h.findStale(ctx, translate.Space{Name: space}.HostNamespace(), h.IsOwn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetStaleOf removes the stale objects of spaces that have left this process.
+func (h *Host) forgetStaleOf(left func(space string) bool) {
+	for key := range h.stale.Range {
+		if o, ok := key.(Object); ok && left(spaceIn(o.Namespace)) {
+			h.stale.Delete(key)
+		}
+	}
 }
 
 // isSynced reports whether a host object was synced from the space of its host namespace. The service of a space's API

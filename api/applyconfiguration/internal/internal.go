@@ -696,6 +696,23 @@ var schemaYAML = typed.YAMLObject(`types:
         map:
           elementType:
             namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+- name: com.github.berth-dev.berth.api.v1alpha1.Replication
+  scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.ReplicationStatus
+  map:
+    fields:
+    - name: behindSince
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: missingWrites
+      type:
+        scalar: numeric
+    - name: revision
+      type:
+        scalar: numeric
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.berth-dev.berth.api.v1alpha1.ResourceSync
   map:
     fields:
@@ -810,6 +827,83 @@ var schemaYAML = typed.YAMLObject(`types:
             namedType: io.k8s.api.core.v1.ResourceQuotaScope
           elementRelationship: associative
     elementRelationship: atomic
+- name: com.github.berth-dev.berth.api.v1alpha1.Shard
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+    - name: spec
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ShardSpec
+      default:
+        platformName: berth
+    - name: status
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ShardStatus
+- name: com.github.berth-dev.berth.api.v1alpha1.ShardSpec
+  map:
+    fields:
+    - name: drain
+      type:
+        scalar: boolean
+    - name: platformName
+      type:
+        scalar: string
+      default: berth
+    - name: unschedulable
+      type:
+        scalar: boolean
+- name: com.github.berth-dev.berth.api.v1alpha1.ShardStatus
+  map:
+    fields:
+    - name: address
+      type:
+        scalar: string
+    - name: awake
+      type:
+        scalar: numeric
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: kubernetesVersion
+      type:
+        scalar: string
+    - name: memory
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: memoryLimit
+      type:
+        namedType: io.k8s.apimachinery.pkg.api.resource.Quantity
+    - name: retained
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: spaceSelector
+      type:
+        scalar: string
+    - name: spaces
+      type:
+        scalar: numeric
+    - name: version
+      type:
+        scalar: string
+    - name: zone
+      type:
+        scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.ShareScope
   scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.SharedObject
@@ -854,6 +948,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: keep
       type:
         scalar: numeric
+    - name: replication
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Replication
     - name: to
       type:
         scalar: string
@@ -900,6 +997,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Isolation
       default: Shared
+    - name: kubernetesVersion
+      type:
+        scalar: string
     - name: limitRange
       type:
         list:
@@ -968,6 +1068,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: snapshots
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Snapshots
+    - name: store
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.Store
     - name: sync
       type:
         list:
@@ -1011,6 +1114,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: isolation
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.Isolation
+    - name: moves
+      type:
+        scalar: numeric
+    - name: movingTo
+      type:
+        scalar: string
     - name: namespaceCount
       type:
         scalar: numeric
@@ -1026,6 +1135,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: quota
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.QuotaStatus
+    - name: replication
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.ReplicationStatus
+    - name: shard
+      type:
+        scalar: string
     - name: state
       type:
         namedType: com.github.berth-dev.berth.api.v1alpha1.SpaceState
@@ -1035,6 +1150,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: version
       type:
         scalar: string
+- name: com.github.berth-dev.berth.api.v1alpha1.Store
+  map:
+    fields:
+    - name: secretName
+      type:
+        scalar: string
+    - name: type
+      type:
+        namedType: com.github.berth-dev.berth.api.v1alpha1.StoreType
+      default: SQLite
+- name: com.github.berth-dev.berth.api.v1alpha1.StoreType
+  scalar: string
 - name: com.github.berth-dev.berth.api.v1alpha1.Subject
   map:
     fields:

@@ -27,8 +27,18 @@ type Report struct {
 	names    []string
 	measures map[string]Measure
 	targets  map[string]Target
+	missing  map[string]string // units of measures that were not taken
 	notes    []string
 	details  []string
+}
+
+// Miss appends a measure that could not be taken. Its line in the table says so, and a note says why. The JSON lacks it.
+func (r *Report) Miss(name, unit string, why error) {
+	if r.missing == nil {
+		r.missing = map[string]string{}
+	}
+	r.names, r.missing[name] = append(r.names, name), unit
+	r.Note("%s: not measured: %v", name, why)
 }
 
 // Add appends a measure, or replaces the one of that name.
@@ -53,10 +63,10 @@ func (r *Report) Detail(format string, args ...any) {
 	r.details = append(r.details, fmt.Sprintf(format, args...))
 }
 
-// Missed names the measures that did not reach their targets.
+// Missed names the measures that did not reach their targets, and those that were not taken.
 func (r *Report) Missed() (names []string) {
 	for _, name := range r.names {
-		if !r.targets[name].Reached(r.measures[name]) {
+		if _, is := r.missing[name]; is || !r.targets[name].Reached(r.measures[name]) {
 			names = append(names, name)
 		}
 	}
@@ -69,6 +79,10 @@ func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "measure\tberth\tstock\tunit\tberth/stock\ttarget\tverdict\t")
 	for _, name := range r.names {
+		if unit, is := r.missing[name]; is {
+			fmt.Fprintf(t, "%s\t-\t-\t%s\t-\t-\tNOT MEASURED\t\n", name, unit)
+			continue
+		}
 		m, target := r.measures[name], r.targets[name]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, figure(m.Berth), figure(m.Stock), m.Unit, share(m), target.text, target.verdict(m))
 	}

@@ -6,7 +6,9 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -129,7 +131,30 @@ func TestWhatMissedItsTargetIsNamed(t *testing.T) {
 	r.Add("good", "s", 1, 2, AtMost(1))
 	r.Add("bad", "s", 2, 2, AtMost(1))
 	r.Add("free", "s", 2, 2, Target{})
-	if diff := cmp.Diff([]string{"bad"}, r.Missed()); diff != "" {
+	r.Miss("absent", "s", errors.New("no server"))
+	if diff := cmp.Diff([]string{"bad", "absent"}, r.Missed()); diff != "" {
 		t.Errorf("missed (-want +got):\n%s", diff)
+	}
+}
+
+// What could not be measured is in the table, with the reason, and is no figure.
+func TestWhatWasNotMeasuredIsShown(t *testing.T) {
+	var r Report
+	r.Add("first", "s", 1, 2, AtMost(1))
+	r.Miss("absent_per_s", "1/s", errors.New("install the package postgresql"))
+	var out, figures bytes.Buffer
+	if err := errors.Join(r.WriteTable(&out), r.WriteJSON(&figures)); err != nil {
+		t.Fatal(err)
+	}
+	want := "" +
+		"       measure  berth  stock  unit  berth/stock  target       verdict\n" +
+		"         first      1      2     s         50 %     ≤ 1       reached\n" +
+		"  absent_per_s      -      -   1/s            -       -  NOT MEASURED\n" +
+		"absent_per_s: not measured: install the package postgresql\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+	if strings.Contains(figures.String(), "absent") {
+		t.Errorf("the JSON is %s", figures.String())
 	}
 }

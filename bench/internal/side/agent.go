@@ -14,6 +14,7 @@ import (
 	"net/rpc"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -45,6 +46,8 @@ const (
 	Berth = "berth"
 	// Platform is all of `berth up`, where Berth is what serves spaces.
 	Platform = "the platform"
+	// ShardPrefix is followed by the name of a shard: all of `berth serve`, as one of several processes of a platform.
+	ShardPrefix = "shard "
 	// Operator is all of `berth operator`.
 	Operator = "the operator"
 	Stock    = "stock"
@@ -61,6 +64,9 @@ type Flooder interface {
 type OpenFlood func(kubeconfig []byte) (Side, error)
 
 func (a *Agent) open(args OpenArgs) (Side, error) {
+	if shard, is := strings.CutPrefix(a.name, ShardPrefix); is {
+		return openShard(a.ctx, a.dir, shard, args)
+	}
 	switch a.name {
 	case Host:
 		return openHost(a.ctx, a.dir)
@@ -167,6 +173,31 @@ func (a *Agent) Bare(name string, kubeconfig *[]byte) (err error) {
 		return errors.ErrUnsupported
 	}
 	*kubeconfig, err = p.Bare(name)
+	return err
+}
+
+// Address returns HOST:PORT of a shard, which stays when it is started again.
+func (a *Agent) Address(_ struct{}, address *string) error {
+	p, ok := a.side.(*spacePlatform)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	*address = p.config.Listen
+	return nil
+}
+
+// Multiply stops a shard, has it have copies of a space that sleeps, and starts it again.
+func (a *Agent) Multiply(args MultiplyArgs, _ *struct{}) error {
+	p, ok := a.side.(*spacePlatform)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return p.multiply(a.ctx, args)
+}
+
+// Now measures this process as it is.
+func (a *Agent) Now(_ struct{}, f *probe.Footprint) (err error) {
+	*f, err = probe.Now()
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/platform/spacequota"
 	"github.com/berth-dev/berth/shard"
@@ -44,6 +46,7 @@ type berth struct {
 	server *gateway.Server
 	host   client.Client
 	quotas *spacequota.Quotas
+	stores sync.Map // of names of spaces to their *kine.Server
 	tuned  func()
 }
 
@@ -117,8 +120,11 @@ func openBerth(ctx context.Context, dir string, args OpenArgs) (*berth, error) {
 	b.shard, err = shard.Start(ctx, shard.Config{
 		Dir: b.dir, Host: config, Endpoint: port.url, ServingCA: port.ca.PEM, Logger: klog.Background(),
 		Idle: func(string) shard.Idle { return shard.Idle{After: args.IdleAfter} },
-		Settings: func(string) shard.Settings {
-			return shard.Settings{Limits: largeStore(), HostLimits: isolation.Limits(nil)}
+		Settings: func(name string) shard.Settings {
+			return shard.Settings{
+				Limits: largeStore(), HostLimits: isolation.Limits(nil),
+				Server: func(context.Context) (*kine.Server, error) { return b.serverOf(name) },
+			}
 		},
 		Quota: b.quotas.Gate, QuotaShort: b.quotas.Short,
 	})

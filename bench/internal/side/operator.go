@@ -37,7 +37,9 @@ func openOperator(ctx context.Context, args OpenArgs) (*tenantOperator, error) {
 	operator.TuneGC() // as `berth operator` does
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	o := &tenantOperator{cancel: cancel, ended: make(chan error, 1)}
-	go func() { o.ended <- operator.New(operator.Config{Host: host, Logger: klog.Background()}).Run(run) }()
+	go func() {
+		o.ended <- operator.New(operator.Config{Host: host, ShardNamespace: ShardNamespace, Logger: klog.Background()}).Run(run)
+	}()
 	return o, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,8 @@ import (
 	"github.com/berth-dev/berth/shard"
 )
 
-// spacePlatform is all of `berth up` on a host that runs in another process. Its spaces come and go as objects of the host.
+// spacePlatform is all of `berth up`, or of `berth serve`, on a host that runs in another process. Its spaces come and go as objects
+// of the host.
 type spacePlatform struct {
 	config  platform.Config
 	host    client.Client
@@ -39,6 +41,15 @@ type spacePlatform struct {
 }
 
 func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatform, error) {
+	p, err := newPlatform(ctx, dir, args)
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.run(ctx)
+	return p, err
+}
+
+func newPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatform, error) {
 	kubeconfig := filepath.Join(dir, "kubeconfig-of-the-host")
 	if err := os.WriteFile(kubeconfig, args.Host, 0o600); err != nil {
 		return nil, fmt.Errorf("write kubeconfig of the host: %w", err)
@@ -47,13 +58,15 @@ func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatfor
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig of the host: %w", err)
 	}
+	host.QPS = -1
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("make host client: %w", err)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Space"), meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Tenant"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	p := &spacePlatform{tuned: shard.TuneGC(), config: platform.Config{Host: platform.HostConfig{Kubeconfig: kubeconfig}, Listen: "127.0.0.1:0"}}
 	p.config.DataDir, p.config.IdleAfter, p.config.Logger = dir, args.IdleAfter, klog.Background()
 	if p.host, err = client.New(host, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
@@ -62,9 +75,8 @@ func openPlatform(ctx context.Context, dir string, args OpenArgs) (*spacePlatfor
 	if p.tenants, err = openTenants(ctx, dir); err != nil {
 		return nil, err
 	}
-	p.config.Clients.Tokens = p.tenants.tokens
-	_, err = p.run(ctx)
-	return p, err
+	p.config.Clients.Tokens, p.config.StoreSecrets = p.tenants.tokens, storeSecrets
+	return p, nil
 }
 
 // run starts the platform, and returns how long it takes until it serves.
@@ -104,13 +116,21 @@ func (p *spacePlatform) restart(ctx context.Context) (time.Duration, error) {
 
 // Start creates a space, or a tenant with its space, and waits until the space is ready.
 func (p *spacePlatform) Start(ctx context.Context, name string) ([]byte, error) {
-	tenant, isTenant := p.tenants.tenant(name)
-	object := client.Object(&v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if isTenant {
-		object = tenant
+	if tenant, is := p.tenants.tenant(name); is {
+		return p.create(ctx, tenant)
 	}
+	return p.create(ctx, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+// create creates a space or a tenant, and waits until its space is ready.
+func (p *spacePlatform) create(ctx context.Context, object client.Object) ([]byte, error) {
+	name := object.GetName()
+	_, isTenant := object.(*v1alpha1.Tenant)
 	if err := p.host.Create(ctx, object); err != nil {
 		return nil, fmt.Errorf("create %T %s: %w", object, name, err)
+	}
+	if err := p.place(ctx, name); err != nil {
+		return nil, err
 	}
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, ReadyTime, true, func(ctx context.Context) (bool, error) {
 		space := &v1alpha1.Space{}
@@ -148,7 +168,13 @@ func (p *spacePlatform) Stop(ctx context.Context, name string) error {
 	})
 }
 
+// Awake implements sleeper.
+func (p *spacePlatform) Awake() int { return p.platform.Manager().Load().Awake }
+
 func (p *spacePlatform) Close(context.Context) error {
+	if p.config.Peers.Enabled() {
+		return nil // to move its spaces to other shards would be for nothing: all are thrown away
+	}
 	p.cancel()
 	return errors.Join(p.tenants.close(), <-p.ended)
 }

@@ -152,8 +152,40 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/* Refuses what the schema can't. */}}
+{{/* Whether the pods are shards, on which an operator places spaces. Without one, there is one pod that has all spaces. */}}
+{{- define "berth.shards" -}}
+{{- if .Values.operator.enabled }}true{{ end }}
+{{- end }}
+
+{{/* The port at which the other shards reach one. */}}
+{{- define "berth.shardsPort" -}}
+7445
+{{- end }}
+
 {{- define "berth.validate" -}}
+{{- if and (or .Values.autoscaling.enabled (gt (int .Values.replicas) 1)) (not .Values.operator.enabled) }}
+{{- fail "replicas, autoscaling.enabled: the operator places spaces on the pods; set operator.enabled, or have one replica" }}
+{{- end }}
+{{- if and .Values.pools (not .Values.operator.enabled) }}
+{{- fail "pools: the operator places spaces on the pods; set operator.enabled, or have no pools" }}
+{{- end }}
+{{- if and .Values.pools .Values.autoscaling.enabled }}
+{{- fail "pools, autoscaling.enabled: the autoscaler would count the pods of pools, too; use one of them" }}
+{{- end }}
+{{- $pools := dict }}
+{{- range .Values.pools }}
+{{- if hasKey $pools .name }}
+{{- fail (printf "pools: there are two with the name %s" .name) }}
+{{- end }}
+{{- $_ := set $pools .name true }}
+{{- end }}
+{{- if and .Values.autoscaling.enabled (lt (int .Values.autoscaling.maxReplicas) (int .Values.autoscaling.minReplicas)) }}
+{{- fail "autoscaling.maxReplicas: it is less than autoscaling.minReplicas" }}
+{{- end }}
 {{- $ports := dict "7443" "the tenants' port" }}
+{{- if include "berth.shards" . }}
+{{- $_ := set $ports (include "berth.shardsPort" .) "the shards' port" }}
+{{- end }}
 {{- $used := list (list "metrics.port" .Values.metrics.port) }}
 {{- if .Values.pods.enabled }}
 {{- $used = concat $used (list (list "pods.apiPort" .Values.pods.apiPort) (list "pods.dnsPort" .Values.pods.dnsPort)) }}

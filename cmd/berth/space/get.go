@@ -28,8 +28,8 @@ func newGet(host *flags.Host) *cobra.Command {
   STATE   Pending, Starting, Running, Stopping, Asleep, Waking, Failed, or Deleting.
   CPU     What the space uses of its CPU quota.
   MEMORY  What the space uses of its memory quota.
-With -o wide, there are also columns for the tenant, the isolation, the endpoint, and
-why the space isn't ready.
+With -o wide, there are also columns for the tenant, the isolation, the shard, the
+endpoint, and why the space isn't ready.
 
 With --tenant, only the spaces of one tenant are listed. With --all-tenants, the spaces
 of all tenants are listed, and the first column is their tenant.`,

@@ -23,9 +23,9 @@ func restoreCommand(host *flags.Host, name string) *cobra.Command {
 		Use:   "restore SNAPSHOT [--as SPACE [--replace]]",
 		Short: "Restore a space from a snapshot",
 		Long: `Restore a space from a snapshot. SNAPSHOT is a name that 'berth snapshot list' prints,
-or the name of a space, for its newest snapshot. The snapshot doesn't contain the spec
-of the Space object, so the spec doesn't change. If the object doesn't exist, Berth
-creates it with defaults.
+or the name of a space, for its newest snapshot. SPACE/latest is the replica of a space
+with continuous replication. The snapshot doesn't contain the spec of the Space object,
+so the spec doesn't change. If the object doesn't exist, Berth creates it with defaults.
 
 Without --as, the restore replaces the space. All changes since the snapshot are lost,
 on the host, too. Kubeconfigs and tokens of the space remain valid. Berth keeps the
@@ -50,6 +50,7 @@ cases, Berth opens the store in its own process, and only with --trust-dedicated
 'berth snapshot restore' and 'berth space restore' are the same command.`,
 		Example: fmt.Sprintf(`  %s demo
   %[1]s demo/20260102T030405.000Z --as demo-copy
+  %[1]s demo/latest
   %[1]s demo --as staging --replace
   %[1]s demo --from file:///var/backups/berth`, name),
 		Args:              cobra.ExactArgs(1),

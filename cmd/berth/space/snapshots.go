@@ -29,8 +29,9 @@ func newSnapshotList(host *flags.Host) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [SPACE]",
 		Short: "List snapshots of spaces",
-		Long: `List snapshots by space, the newest first. With --from, the command also works while
-Berth isn't running.`,
+		Long: `List snapshots by space, the newest first. SPACE/latest is the replica of a space with
+continuous replication. Its age and its size are only in the list of that space.
+With --from, the command also works while Berth isn't running.`,
 		Example: `  berth snapshot list
   berth snapshot list demo --from file:///var/backups/berth`,
 		Args:              cobra.MaximumNArgs(1),
@@ -59,8 +60,7 @@ func listSnapshots(ctx context.Context, dir, space, from string) (list manager.S
 	if err != nil {
 		return list, err
 	}
-	list.Snapshots, err = bucket.List(ctx, space)
-	return list, err
+	return manager.ListSnapshots(ctx, bucket, space)
 }
 
 // printSnapshots prints the snapshots that were found, and fails if the list is incomplete.
@@ -78,6 +78,10 @@ func printSnapshots(out, hints io.Writer, list manager.SnapshotList, now time.Ti
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "SNAPSHOT\tAGE\tSIZE")
 	for _, info := range list.Snapshots {
+		if info.Time.IsZero() { // a replica in a list of all spaces
+			fmt.Fprintf(table, "%s\t-\t-\n", info.ID)
+			continue
+		}
 		size := resource.NewQuantity((info.Bytes+1023)/1024*1024, resource.BinarySI)
 		fmt.Fprintf(table, "%s\t%s\t%s\n", info.ID, duration.HumanDuration(now.Sub(info.Time)), size)
 	}

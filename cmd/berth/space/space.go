@@ -27,7 +27,7 @@ Berth runs, on the machine or in the pod. 'wake' uses the socket if it is there.
 	}
 	host := &flags.Host{}
 	host.AddTo(cmd)
-	cmd.AddCommand(newCreate(host), newGet(host), newDescribe(host), newConnect(host), newKeys(host), newDelete(host))
+	cmd.AddCommand(newCreate(host), newGet(host), newDescribe(host), newConnect(host), newMove(host), newKeys(host), newDelete(host))
 	cmd.AddCommand(sleepCommand(host, "berth space sleep"), wakeCommand(host, "berth space wake"))
 	cmd.AddCommand(snapshotCommand(host, "snapshot", "berth space snapshot"), restoreCommand(host, "berth space restore"))
 	return cmd

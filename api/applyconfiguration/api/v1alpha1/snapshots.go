@@ -5,6 +5,10 @@
 
 package v1alpha1
 
+import (
+	apiv1alpha1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
 // SnapshotsApplyConfiguration represents a declarative configuration of the Snapshots type for use
 // with apply.
 //
@@ -19,6 +23,10 @@ type SnapshotsApplyConfiguration struct {
 	// keep is how many snapshots to keep; older ones are deleted when the next one is taken. If it is not set, the platform's
 	// setting holds.
 	Keep *int32 `json:"keep,omitempty"`
+	// replication is Continuous for a copy of the store in the same place that is at most a second behind, as long as the place can be
+	// reached, and None for no such copy. It is for shared spaces with a store of type SQLite. If it is not set, the platform's setting
+	// holds, which is None unless its configuration says otherwise.
+	Replication *apiv1alpha1.Replication `json:"replication,omitempty"`
 }
 
 // SnapshotsApplyConfiguration constructs a declarative configuration of the Snapshots type for use with
@@ -48,5 +56,13 @@ func (b *SnapshotsApplyConfiguration) WithIntervalSeconds(value int32) *Snapshot
 // If called multiple times, the Keep field is set to the value of the last call.
 func (b *SnapshotsApplyConfiguration) WithKeep(value int32) *SnapshotsApplyConfiguration {
 	b.Keep = &value
+	return b
+}
+
+// WithReplication sets the Replication field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Replication field is set to the value of the last call.
+func (b *SnapshotsApplyConfiguration) WithReplication(value apiv1alpha1.Replication) *SnapshotsApplyConfiguration {
+	b.Replication = &value
 	return b
 }

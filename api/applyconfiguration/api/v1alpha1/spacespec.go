@@ -35,6 +35,11 @@ type SpaceSpecApplyConfiguration struct {
 	// paused keeps the platform from acting on changes of this object, other than those of tenantName, access, namespaces,
 	// publications, tenantLimits, and audit. The space is left as it is: it serves, sleeps, and wakes. Defaults to false.
 	Paused *bool `json:"paused,omitempty"`
+	// store is where the space's objects are stored. Defaults to a SQLite file in the data directory of the platform.
+	Store *StoreApplyConfiguration `json:"store,omitempty"`
+	// kubernetesVersion is the minor version of Kubernetes that the space's API server serves, such as 1.36. Only shards that serve it get
+	// the space. When it changes, the space moves, by one minor version at a time. Defaults to that of the shard that has the space.
+	KubernetesVersion *string `json:"kubernetesVersion,omitempty"`
 	// deletionPolicy says what becomes of the space's store when this object is deleted. Delete deletes it, Retain keeps it
 	// on disk for a space of the same name, and Snapshot takes a last snapshot first, to where snapshots says. Host objects
 	// are deleted in each case. Defaults to Delete.
@@ -141,6 +146,22 @@ func (b *SpaceSpecApplyConfiguration) WithDedicateAfterSeconds(value int32) *Spa
 // If called multiple times, the Paused field is set to the value of the last call.
 func (b *SpaceSpecApplyConfiguration) WithPaused(value bool) *SpaceSpecApplyConfiguration {
 	b.Paused = &value
+	return b
+}
+
+// WithStore sets the Store field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Store field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithStore(value *StoreApplyConfiguration) *SpaceSpecApplyConfiguration {
+	b.Store = value
+	return b
+}
+
+// WithKubernetesVersion sets the KubernetesVersion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KubernetesVersion field is set to the value of the last call.
+func (b *SpaceSpecApplyConfiguration) WithKubernetesVersion(value string) *SpaceSpecApplyConfiguration {
+	b.KubernetesVersion = &value
 	return b
 }
 

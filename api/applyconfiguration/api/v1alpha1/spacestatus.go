@@ -15,7 +15,7 @@ import (
 //
 // SpaceStatus is what the platform observed of a space.
 type SpaceStatusApplyConfiguration struct {
-	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, WithinShare, and VolumeCurrent.
+	// conditions are Ready, HostReachable, StoreHealthy, Synced, Isolated, WithinShare, VolumeCurrent, and Replicated.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the spec that the space runs with.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
@@ -24,6 +24,15 @@ type SpaceStatusApplyConfiguration struct {
 	State *apiv1alpha1.SpaceState `json:"state,omitempty"`
 	// isolation is what the space runs with: that of the spec, or Dedicated for a Shared space that has outgrown its share.
 	Isolation *apiv1alpha1.Isolation `json:"isolation,omitempty"`
+	// shard is the name of the shard that has the space's store, and serves the space. It is empty on a platform without shards.
+	Shard *string `json:"shard,omitempty"`
+	// movingTo is the name of the shard that the space moves to, or is to move to.
+	MovingTo *string `json:"movingTo,omitempty"`
+	// moves is how often the space has moved between shards. The store with this number is the one that counts.
+	Moves *int64 `json:"moves,omitempty"`
+	// replication is what the replica of the store has. It is written when the condition Replicated changes, and at most once a minute
+	// otherwise, so that the replica may have more.
+	Replication *ReplicationStatusApplyConfiguration `json:"replication,omitempty"`
 	// endpoint is the URL of the space's API.
 	Endpoint *string `json:"endpoint,omitempty"`
 	// version is the Kubernetes version of the space.
@@ -78,6 +87,38 @@ func (b *SpaceStatusApplyConfiguration) WithState(value apiv1alpha1.SpaceState) 
 // If called multiple times, the Isolation field is set to the value of the last call.
 func (b *SpaceStatusApplyConfiguration) WithIsolation(value apiv1alpha1.Isolation) *SpaceStatusApplyConfiguration {
 	b.Isolation = &value
+	return b
+}
+
+// WithShard sets the Shard field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Shard field is set to the value of the last call.
+func (b *SpaceStatusApplyConfiguration) WithShard(value string) *SpaceStatusApplyConfiguration {
+	b.Shard = &value
+	return b
+}
+
+// WithMovingTo sets the MovingTo field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the MovingTo field is set to the value of the last call.
+func (b *SpaceStatusApplyConfiguration) WithMovingTo(value string) *SpaceStatusApplyConfiguration {
+	b.MovingTo = &value
+	return b
+}
+
+// WithMoves sets the Moves field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Moves field is set to the value of the last call.
+func (b *SpaceStatusApplyConfiguration) WithMoves(value int64) *SpaceStatusApplyConfiguration {
+	b.Moves = &value
+	return b
+}
+
+// WithReplication sets the Replication field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Replication field is set to the value of the last call.
+func (b *SpaceStatusApplyConfiguration) WithReplication(value *ReplicationStatusApplyConfiguration) *SpaceStatusApplyConfiguration {
+	b.Replication = value
 	return b
 }
 

@@ -1,0 +1,389 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/spacefiles"
+	"github.com/berth-dev/berth/internal/storemark"
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/spaceprocess"
+	"github.com/berth-dev/berth/platform/storesecret"
+	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// A space with a store in a database server has its files there, too. So another shard can serve it when its shard is dead: the status of
+// its object names the other shard then. See docs/decisions/0061.
+
+// mayTakeFiles reports whether the directory of a space, which this shard has to serve, can be made of what its database has.
+func (m *Manager) mayTakeFiles(object *v1alpha1.Space) bool {
+	return m.config.Shard != "" && object.Status.Shard == m.config.Shard && object.Spec.Store.InServer() && object.DeletionTimestamp.IsZero() &&
+		claimedBy(object) != "" && m.applied.get(object.Name) == nil && !m.owns(object) && !m.hasArrived(object)
+}
+
+// takeFiles makes the directory of a space of what its database has. It fails with errStoreMissing if that has nothing.
+func (m *Manager) takeFiles(ctx context.Context, object *v1alpha1.Space) error {
+	name := object.Name
+	end, err := m.changes.Begin(name, "being taken over from another shard")
+	if err != nil {
+		return errBusy
+	}
+	defer end()
+	server, err := m.serverOf(ctx, object)
+	if err != nil {
+		return err
+	}
+	files, _, err := kine.ReadFiles(ctx, name, *server)
+	if err != nil {
+		return err
+	}
+	if files.Epoch == 0 {
+		return errStoreMissing
+	}
+	// What says that the pod of a space has written its database is lost with the directory.
+	fromPod := m.pods != nil && object.Status.Isolation == v1alpha1.Dedicated
+	if err := m.replaceFiles(name, claimedBy(object), files, fromPod); err != nil {
+		return err
+	}
+	if ptr.Deref(object.Spec.Paused, false) { // with what it ran on the other shard, only that one knows
+		spec := applied{Generation: object.Generation, Spec: object.Spec}
+		if err := spec.write(datadir.Space(m.config.DataDir, name)); err != nil {
+			return err
+		}
+	}
+	m.logger.Info("Took the files of a space over from its database, as its shard was dead", "space", name)
+	return nil
+}
+
+// errBusy is of a space to which something else is done now.
+var errBusy = errors.New("something else is done to the space")
+
+// serverOf returns the database server with the store of an object's space.
+func (m *Manager) serverOf(ctx context.Context, object *v1alpha1.Space) (*kine.Server, error) {
+	server, err := storesecret.Read(ctx, m.hostClient, m.config.StoreSecrets, object.Name, object.Spec.Store)
+	if err == nil && server == nil {
+		err = errors.New("spec.store is gone")
+	}
+	if err != nil {
+		return nil, err
+	}
+	server.ID = claimedBy(object)
+	return server, nil
+}
+
+// replaceFiles makes the directory of a space of files from its database. The spec that this shard ran the space with stays. fromPod says that
+// the pod of the space has written the database.
+func (m *Manager) replaceFiles(name, store string, files kine.Files, fromPod bool) error {
+	if err := os.MkdirAll(datadir.Scratch(m.config.DataDir), 0o700); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp(datadir.Scratch(m.config.DataDir), "files-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	dir := filepath.Join(scratch, name)
+	if err := spacefiles.Write(dir, files.Data, files.Epoch); err != nil {
+		return fmt.Errorf("write the files of space %s from its database: %w", name, err)
+	}
+	if id, err := datadir.StoreIDIn(dir); err != nil || id != store {
+		return fmt.Errorf("the database of space %s has the files of another store, %s: %w", name, id, errors.Join(err, kine.ErrOtherSpace))
+	}
+	to := datadir.Space(m.config.DataDir, name)
+	if fromPod || snapshot.IsReceived(to) {
+		if err := snapshot.MarkReceived(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(filepath.Join(to, appliedFile), filepath.Join(dir, appliedFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	gone := datadir.Deleted(m.config.DataDir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(gone), 0o700), os.MkdirAll(filepath.Dir(to), 0o700), os.RemoveAll(gone)); err != nil {
+		return err
+	}
+	if err := os.Rename(to, gone); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(dir, to); err != nil {
+		return err
+	}
+	return os.RemoveAll(gone)
+}
+
+// serverToOpen returns the database server with the store of a space that is about to start; nil if the store is a file. It makes sure that
+// the files of the space are not older than those in the database, and that the space is this shard's: one that was stopped for a while
+// must not take the store from the shard that has it now. If another process opens the store after that was asked, the start fails.
+func (m *Manager) serverToOpen(ctx context.Context, space string) (*kine.Server, error) {
+	server, err := m.storeServer(ctx, space)
+	if server == nil || err != nil {
+		return nil, err
+	}
+	files, epoch, err := kine.ReadFiles(ctx, space, *server)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.checkHere(ctx, space); err != nil {
+		return nil, err
+	}
+	if m.config.Shard != "" {
+		server.Expected = &epoch
+	}
+	have, err := spacefiles.Epoch(datadir.Space(m.config.DataDir, space))
+	if err != nil || files.Epoch <= have {
+		return server, err
+	}
+	if err := m.replaceFiles(space, server.ID, files, false); err != nil {
+		return nil, err
+	}
+	m.logger.Info("Replaced the files of a space by newer ones from its database", "space", space, "epoch", files.Epoch, "had", have)
+	return server, m.writeKubeconfig(ctx, space)
+}
+
+// checkHere fails if another shard has a space, by what the host says now.
+func (m *Manager) checkHere(ctx context.Context, space string) error {
+	if m.config.Shard == "" {
+		return nil
+	}
+	object := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); err != nil {
+		return fmt.Errorf("read Space object %s: %w", space, err)
+	}
+	if m.isElsewhere(object) {
+		return apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("shard %s has the space", object.Status.Shard))
+	}
+	return nil
+}
+
+// saveFiles saves the files of a space in its database, if it is awake. One that sleeps does it when it starts.
+func (m *Manager) saveFiles(ctx context.Context, name string) {
+	space := m.shard.Space(name)
+	if space == nil {
+		return
+	}
+	if err := space.SaveFiles(ctx); err != nil {
+		m.logger.Error(err, "Could not save the files of a space in its database; Berth retries when the space starts or stops", "space", name)
+	}
+}
+
+// leaveFiles removes the directory of a space that another shard has, once the database has its files. A crash of this process before it
+// saved them is the only reason why it hasn't.
+func (m *Manager) leaveFiles(ctx context.Context, object *v1alpha1.Space) error {
+	name := object.Name
+	server, err := m.serverOf(ctx, object)
+	if err != nil {
+		return err
+	}
+	files, _, err := kine.ReadFiles(ctx, name, *server)
+	if err != nil {
+		return err
+	}
+	if files.Epoch == 0 {
+		data, err := spacefiles.Read(datadir.Space(m.config.DataDir, name))
+		if err != nil {
+			return err
+		}
+		if err := kine.SaveFiles(ctx, name, *server, data); err != nil {
+			return err
+		}
+	}
+	return m.discard(name)
+}
+
+// isRestored reports whether the directory of a space has a store that a restore has put there, and that no start has loaded yet.
+func (m *Manager) isRestored(name string) bool {
+	_, err := os.Stat(filepath.Join(datadir.Space(m.config.DataDir, name), "store.db"))
+	return err == nil
+}
+
+// reopen restarts a space of this shard whose store another shard had in the meantime, because this one had seemed dead. Whether the space
+// is this shard's is asked again when it starts.
+func (m *Manager) reopen(ctx context.Context, object *v1alpha1.Space) error {
+	if m.config.Shard == "" || !object.Spec.Store.InServer() || m.shard.Space(object.Name) == nil {
+		return nil
+	}
+	live, _ := m.shard.Status(object.Name)
+	if store := meta.FindStatusCondition(live.Conditions, v1alpha1.ConditionStoreHealthy); store == nil || store.Reason != v1alpha1.ReasonStoreTakenOver {
+		return nil
+	}
+	end, err := m.changes.Begin(object.Name, "being opened again")
+	if err != nil {
+		return nil // something else is done to it now
+	}
+	defer end()
+	restarting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return m.shard.Restart(restarting, object.Name)
+}
+
+// A dedicated space with such a store has its own process open it, with the credentials of its Secret, and no others. If the process is a pod,
+// a tenant may have taken it over, and written anything into the database. So the mark of a received store is on the directory of the space
+// from before the pod may open the store until the admin trusts it, and meanwhile this process reads nothing of the database but its epoch.
+// The keys of the space are those here, which the pod saves in the database.
+
+// servedByPod reports whether the pod of a space has its store, which is in a database server, or had it, and nobody has said since that the
+// store can be trusted.
+func servedByPod(dir string) bool { return storemark.Exists(dir) && snapshot.IsReceived(dir) }
+
+// goesOnInPod reports whether a space without a place has a pod that serves it, with a store in a database server, until the space is changed.
+func (m *Manager) goesOnInPod(name string) bool {
+	return m.pods != nil && servedByPod(datadir.Space(m.config.DataDir, name)) && m.wasDedicated(name)
+}
+
+// encodeServer returns what a process needs to connect to the database server with the store of a space, as the Secret says now.
+func (m *Manager) encodeServer(ctx context.Context, name string, store v1alpha1.Store) ([]byte, error) {
+	server, err := storesecret.Read(ctx, m.hostClient, m.config.StoreSecrets, name, store)
+	if err != nil {
+		return nil, err
+	}
+	return spaceprocess.EncodeServer(server)
+}
+
+// giveServer prepares a dedicated space with a store in a database server for its process on this machine, which has the files in dir.
+func (m *Manager) giveServer(ctx context.Context, name, dir string) error {
+	server, err := m.serverToOpen(ctx, name)
+	if server == nil || err != nil {
+		return err
+	}
+	data, err := spaceprocess.EncodeServer(server)
+	if err == nil {
+		err = pki.WriteFile(filepath.Join(dir, spaceprocess.ServerFile), data)
+	}
+	return err
+}
+
+// renewServer gives the process of a dedicated space on this machine what its Secret says now, if the process has something else. It uses
+// that at the next start of the space.
+func (m *Manager) renewServer(ctx context.Context, name, dir string) error {
+	store, path := m.config.Specs.Of(name).Store, filepath.Join(dir, spaceprocess.ServerFile)
+	has, err := os.ReadFile(path)
+	if !store.InServer() || err != nil { // it is written first when the process is prepared
+		return nil
+	}
+	data, err := m.encodeServer(ctx, name, store)
+	if err != nil || bytes.Equal(has, data) {
+		return err
+	}
+	return pki.WriteFile(path, data)
+}
+
+// podServer returns what the pod of a space is to have to connect to the database server. If the Secret can't be read, that is what the pod
+// has, so that its other credentials are renewed.
+func (m *Manager) podServer(ctx context.Context, name string, store v1alpha1.Store) ([]byte, error) {
+	data, err := m.encodeServer(ctx, name, store)
+	if err == nil {
+		m.pods.servers.Store(name, string(data))
+		return data, nil
+	}
+	if last, has := m.pods.servers.Load(name); has {
+		m.logger.Error(err, "Could not read the Secret with the store of a dedicated space; its pod keeps what it has", "space", name)
+		return []byte(last.(string)), nil
+	}
+	return nil, err
+}
+
+// podServerChanged reports whether the Secret with the store of a space has changed since its pod got it.
+func (m *Manager) podServerChanged(ctx context.Context, name string, store v1alpha1.Store) bool {
+	if !store.InServer() {
+		return false
+	}
+	data, err := m.encodeServer(ctx, name, store)
+	last, has := m.pods.servers.Load(name)
+	return err == nil && has && last != string(data)
+}
+
+// beginInPod has the pod of a space, which must answer, open the store in the database server. The first time, it loads a snapshot that a
+// restore has put here.
+func (m *Manager) beginInPod(ctx context.Context, name string, p *dedicated.Process) error {
+	dir := datadir.Space(m.config.DataDir, name)
+	if !servedByPod(dir) {
+		server, err := m.serverToOpen(ctx, name) // which brings the keys up to date
+		if err == nil && server == nil {
+			err = errors.New("spec.store is gone")
+		}
+		if restored := filepath.Join(dir, "store.db"); err == nil && m.isRestored(name) {
+			if err = kine.RestoreServer(ctx, restored, name, *server); err == nil {
+				err = os.Remove(restored)
+			}
+		}
+		if err == nil && !storemark.Exists(dir) {
+			err = storemark.Write(dir, storemark.Mark{Database: string(server.Type) + " database"})
+		}
+		if err == nil {
+			err = snapshot.MarkReceived(dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return m.beginAgain(ctx, name, p)
+}
+
+// beginAgain has the pod of a space open the store in the database server, even if another process has opened it since the pod did.
+func (m *Manager) beginAgain(ctx context.Context, name string, p *dedicated.Process) error {
+	if err := m.checkHere(ctx, name); err != nil {
+		return err
+	}
+	if err := m.sendIdentity(ctx, name, p); err != nil {
+		return err
+	}
+	return p.Begin(ctx)
+}
+
+// endServed stops a space with a store in a database server in its pod, so that the pod has saved everything. The pod may be on a node that
+// is gone: it writes no more once another process has opened the store.
+func (m *Manager) endServed(ctx context.Context, name string, p *dedicated.Process) {
+	if p == nil || m.pods == nil || !servedByPod(datadir.Space(m.config.DataDir, name)) {
+		return
+	}
+	if err := p.End(ctx); err != nil {
+		m.logger.Error(err, "Could not stop a space in its pod; its store is taken over from the pod", "space", name)
+	}
+}
+
+// keepFiles has the files of a space count that are here, and not those that its pod has saved in the database.
+func (m *Manager) keepFiles(ctx context.Context, name string) error {
+	server, err := m.storeServer(ctx, name)
+	if server == nil || err != nil {
+		return err
+	}
+	files, epoch, err := kine.ReadFiles(ctx, name, *server)
+	if err != nil {
+		return err
+	}
+	return spacefiles.WriteEpoch(datadir.Space(m.config.DataDir, name), max(epoch, files.Epoch))
+}
+
+// fetchCopy stops a space with a store in a database server in its pod, and makes a copy of the store, which the pod sends, the file of the
+// space. spec is what the space runs with there.
+func (m *Manager) fetchCopy(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+	p := m.newPod(name, spec)
+	opening, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := m.openPod(opening, name, spec, p); err != nil {
+		return err
+	}
+	if err := errors.Join(m.sendIdentity(opening, name, p), p.End(opening)); err != nil {
+		return fmt.Errorf("stop space %s in its pod: %w", name, err)
+	}
+	if err := pki.WriteFile(filepath.Join(datadir.Space(m.config.DataDir, name), copyMark), nil); err != nil {
+		return err
+	}
+	return m.receiveCopy(ctx, name, p)
+}

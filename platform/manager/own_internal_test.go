@@ -1,0 +1,215 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/hostaccess"
+	"github.com/berth-dev/berth/platform/move"
+	"github.com/berth-dev/berth/platform/pod"
+	"github.com/berth-dev/berth/platform/spaceobjects"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+// onShard is a platform that is a shard, and fails to read the host while fails is set.
+type onShard struct {
+	*Manager
+	fails atomic.Bool
+}
+
+func newOnShard(t *testing.T) *onShard {
+	t.Helper()
+	ca, err := pki.OpenCA(t.TempDir(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{DedicatedCommand: func(string) *exec.Cmd { return exec.Command("false") }}
+	o.Shard, o.DataDir, o.Logger = "here", t.TempDir(), klog.Background()
+	if err := o.Options.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	m := &onShard{Manager: New(o, Environment{CA: ca, Endpoint: func(space string) string { return "https://berth/spaces/" + space }})}
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := cluster.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if m.fails.Load() {
+				return nil, errors.New("the host is not there")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	m.shard, err = shard.Start(t.Context(), shard.Config{Dir: t.TempDir(), Host: config, Sync: syncer.Options{OwnOnly: true}, Logger: klog.Background()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.shard.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The pods of a dedicated space use the DNS of its shard. So what the host has of it is listed again until that succeeds.
+func TestADedicatedSpaceIsCachedWhenItRuns(t *testing.T) {
+	m := newOnShard(t)
+	m.prepare = func(context.Context, string) error { return nil }
+	m.access = hostaccess.New(nil, func() (*clientcmdapi.Cluster, error) { return nil, errors.New("it runs nothing") }, clock.RealClock{})
+	for name, pods := range map[string]*dedicatedPods{
+		"own-in-process": nil, "own-in-pod": {ca: m.env.CA, client: pod.NewClientCertificate(m.env.CA, clock.RealClock{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.pods = pods
+			m.fails.Store(true)
+			m.own(name, &applied{})
+			if err := m.shard.Host().Own(t.Context(), name); err == nil {
+				t.Fatal("the space is listed while the host is not there")
+			}
+			process := m.newProcessOf(name, v1alpha1.SpaceSpec{})
+			process.Start()
+			defer func() {
+				if err := process.Stop(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			wantPolled(t, "the space isn't prepared", func() bool {
+				conditions := process.Status(t.Context()).Conditions
+				return len(conditions) > 0 && strings.Contains(conditions[0].Message, "prepare the space: list what the host has of space "+name)
+			})
+			m.fails.Store(false)
+			wantPolled(t, "the space is cached", func() bool { return m.shard.Host().HasCached(name) })
+		})
+	}
+}
+
+// wantPolled fails unless something becomes true.
+func wantPolled(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, testhost.Timeout, true, func(context.Context) (bool, error) { return is(), nil }); err != nil {
+		t.Fatalf("this did not become true: %s", what)
+	}
+}
+
+// A space that was to come to this shard, and whose object is gone, leaves nothing in the cache.
+func TestASpaceThatIsGoneBeforeItComesIsNotOwn(t *testing.T) {
+	m := newOnShard(t)
+	var err error
+	cluster, _ := shared()
+	if m.objects, err = spaceobjects.Open(cluster.Config(), "own-gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.objects.Define(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.received = &move.Receiver{Dir: datadir.Received(m.config.DataDir)}
+	host := m.shard.Host()
+	host.BeginOwn("own-gone", "own-comes")
+	end, err := m.changes.Begin("own-comes", "being received from another shard")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]time.Duration{"own-gone": 0, "own-comes": busyRetry} {
+		if again, err := m.reconcileGone(t.Context(), name); err != nil || again != want {
+			t.Errorf("%s is reconciled again after %s (%v)", name, again, err)
+		}
+	}
+	if host.IsOwn("own-gone") || !host.IsOwn("own-comes") {
+		t.Error("the space that is gone is own, or the one that is being received isn't")
+	}
+	end()
+	if again, err := m.reconcileGone(t.Context(), "own-comes"); err != nil || again != 0 || host.IsOwn("own-comes") {
+		t.Errorf("when it was received, it is own, or is reconciled again after %s (%v)", again, err)
+	}
+}
+
+// A shard that starts has the spaces of its objects and of its directory, but not those that another shard has by now.
+func TestTheSpacesOfAShardAreKnownWhenItStarts(t *testing.T) {
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{}
+	m.config.Shard, m.config.DataDir = "here", t.TempDir()
+	if m.objects, err = spaceobjects.Open(cluster.Config(), "own-at-start"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.objects.Define(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, is := range map[string]struct {
+		shard         string
+		directory     bool
+		withoutObject bool
+	}{
+		"own-object-only":  {shard: "here"},
+		"own-object-both":  {shard: "here", directory: true},
+		"own-left":         {shard: "there", directory: true},
+		"own-elsewhere":    {shard: "there"},
+		"own-no-shard-yet": {directory: true},
+		"own-no-object":    {directory: true, withoutObject: true},
+		"own-unplaced":     {},
+	} {
+		if is.directory {
+			if err := os.MkdirAll(datadir.Space(m.config.DataDir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if is.withoutObject {
+			continue
+		}
+		object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.SpaceSpec{PlatformName: "own-at-start"}}
+		if err := m.objects.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = m.objects.Client.Delete(context.Background(), object) })
+		if object.Status.Shard = is.shard; is.shard != "" {
+			if err := m.objects.Client.Status().Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop, err := m.objects.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	names, err := m.ownAtStart()
+	slices.Sort(names)
+	if want := []string{"own-no-object", "own-no-shard-yet", "own-object-both", "own-object-only"}; err != nil || !slices.Equal(slices.Compact(names), want) {
+		t.Errorf("the shard has %v (%v), want %v", names, err, want)
+	}
+	m.config.Shard = ""
+	if names, err := m.ownAtStart(); err != nil || names != nil {
+		t.Errorf("a process that is no shard asks for its spaces: %v (%v)", names, err)
+	}
+}

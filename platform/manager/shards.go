@@ -1,0 +1,391 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/isolation"
+	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/platform/move"
+	"github.com/berth-dev/berth/platform/peers"
+	"github.com/berth-dev/berth/shard"
+	"github.com/berth-dev/berth/translate"
+)
+
+// errStoreMissing is of a space that this shard is to have, and whose store another data directory had.
+var errStoreMissing = errors.New("the volume of the space's shard doesn't have its store; give the shard its volume back; if it is lost and the space was replicated, restore it with " +
+	"`berth snapshot restore SPACE/latest`; to begin with an empty store, into which you can restore a snapshot, remove the annotation " + translate.AnnotationStore)
+
+// ShardOf returns the name of the shard that has a space; "" if that is this process, or not known.
+func (m *Manager) ShardOf(space string) string {
+	if m.applied.get(space) != nil { // the watch may be behind
+		return ""
+	}
+	object := m.objects.Get(space)
+	if to, is := m.moved.Load(space); is {
+		if object == nil || object.Status.Shard == m.config.Shard { // likewise
+			return to.(string)
+		}
+		m.moved.Delete(space)
+	}
+	if object != nil && object.Status.Shard != m.config.Shard {
+		return object.Status.Shard
+	}
+	return ""
+}
+
+// Arrives reports whether a space is about to be served by this process, because its shard was dead.
+func (m *Manager) Arrives(space string) bool {
+	object := m.objects.Get(space)
+	return object != nil && m.config.Shard != "" && object.Status.Shard == m.config.Shard && object.Spec.Store.InServer() && claimedBy(object) != "" && m.applied.get(space) == nil
+}
+
+// Enter implements [peers.Traffic.Enter] for the requests to spaces of this shard.
+func (m *Manager) Enter(space string, lasts bool) (wait func(context.Context) bool, leave func()) {
+	return m.traffic.Enter(space, lasts)
+}
+
+// Load returns what this process has, for the status of its shard.
+func (m *Manager) Load() peers.Load {
+	dedicated := len(m.processes.all())
+	load := peers.Load{Spaces: dedicated, Awake: dedicated, Memory: shard.ResidentBytes(), Retained: m.retained()}
+	for _, status := range m.shard.List() {
+		load.Spaces++
+		if m.shard.Space(status.Name) != nil {
+			load.Awake++
+		}
+	}
+	if memory := shard.ProcessMemory(); memory != nil {
+		load.MemoryLimit = memory.Limit
+	}
+	return load
+}
+
+// retained returns the names of deleted spaces whose stores this process retains, at most as many as a status may have.
+func (m *Manager) retained() (names []string) {
+	const most = 1000
+	entries, err := os.ReadDir(datadir.Retained(m.config.DataDir, ""))
+	if err != nil {
+		return nil // there are none, or it isn't known
+	}
+	for _, entry := range entries {
+		if isolation.CheckSpaceName(entry.Name()) == nil && len(names) < most {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+// Movable returns how many spaces this process has that can move to another shard.
+func (m *Manager) Movable() int { return len(m.shard.Names()) }
+
+// isElsewhere reports whether another shard has a space, or the operator has yet to say which one gets it.
+func (m *Manager) isElsewhere(object *v1alpha1.Space) bool {
+	if m.config.Shard == "" || object.Status.Shard == m.config.Shard {
+		return false
+	}
+	if object.Status.Shard != "" {
+		return true
+	}
+	store, err := datadir.KnownStoreID(m.config.DataDir, object.Name)
+	return err != nil || store != claimedBy(object) // else, its store is here, and the platform has shards since now
+}
+
+// ensureOnShard is [Manager.Ensure] for a process that is a shard. The space may be on another one, and which shard gets a new space is the
+// operator's decision.
+func (m *Manager) ensureOnShard(ctx context.Context, space *v1alpha1.Space) error {
+	have := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space.Name}, have); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Space object %s: %w", space.Name, err)
+	}
+	if have.Status.Shard == m.config.Shard || m.owns(have) && claimedBy(have) != "" {
+		return m.ensureHere(ctx, space)
+	}
+	return m.objects.Apply(ctx, space, claimedBy(have))
+}
+
+// serveMoves receives spaces from other shards.
+func (m *Manager) serveMoves() {
+	if m.env.Peers == nil {
+		return
+	}
+	m.received = &move.Receiver{
+		Dir: datadir.Received(m.config.DataDir), Begin: m.mayReceive,
+		Admit: func(_ string, size int64) (end func(), err error) { return m.volume.Reserve(size, true) },
+		Has:   m.hasStore,
+	}
+	m.received.Serve(m.env.Peers.Commands)
+	m.env.Peers.Commands.Handle("POST "+takePath, control.Answer(func(r *http.Request) (any, error) {
+		space := r.FormValue("space")
+		if err := isolation.CheckSpaceName(space); err != nil { // a name is a path here
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return nil, m.takeOver(r.Context(), space, r.FormValue("awake") != "")
+	}))
+}
+
+// mayReceive fails unless a space moves to this shard, which has no other store of its name, and nothing else is done to it. Otherwise,
+// nothing is until end is called.
+func (m *Manager) mayReceive(ctx context.Context, space string) (end func(), err error) {
+	end, err = m.changes.Begin(space, "being received from another shard")
+	if err != nil {
+		return nil, err
+	}
+	object := &v1alpha1.Space{}
+	if err = m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); err == nil && (object.Status.MovingTo != m.config.Shard || object.Status.Shard == m.config.Shard) {
+		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("the space does not move to shard %s", m.config.Shard))
+	}
+	if err == nil {
+		err = m.checkNoOther(object)
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	m.shard.Host().BeginOwn(space) // meanwhile, so that the start doesn't wait for it; leftBehind is for a space that doesn't come
+	return end, nil
+}
+
+// dropReceived removes what a shard has received, and caches, of a space without an object, which does not come any more.
+func (m *Manager) dropReceived(name string) (again time.Duration, err error) {
+	if m.received == nil {
+		return 0, nil
+	}
+	end, err := m.changes.Begin(name, "being cleaned up after a move")
+	if err != nil {
+		return busyRetry, nil // it may be being received, and becomes own then
+	}
+	defer end()
+	if err := m.received.Drop(name); err != nil {
+		return 0, err
+	}
+	m.notComing(name)
+	return 0, nil
+}
+
+// checkNoOther fails if this shard has the store of another space of the same name: one whose object was removed by force.
+func (m *Manager) checkNoOther(object *v1alpha1.Space) error {
+	dir := datadir.Space(m.config.DataDir, object.Name)
+	id, err := datadir.StoreIDIn(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && id == claimedBy(object) {
+		return nil
+	}
+	return errors.Join(err, apierrors.NewConflict(v1alpha1.Resource("spaces"), object.Name,
+		fmt.Errorf("shard %s has the store of an earlier space of this name in %s; move that directory away", m.config.Shard, dir)))
+}
+
+// isCurrent reports whether the directory that this process has of a space is the one that counts, and not one from before a move.
+func (m *Manager) isCurrent(object *v1alpha1.Space) bool {
+	dir := datadir.Space(m.config.DataDir, object.Name)
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return true // it is being deleted here, or is retained
+	}
+	moves, err := datadir.Moves(dir)
+	return err == nil && moves == ptr.Deref(object.Status.Moves, 0)
+}
+
+// hasCurrent reports whether this process has the store of a space that counts, by what the host says now.
+func (m *Manager) hasCurrent(ctx context.Context, space string) (bool, error) {
+	object := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); err != nil {
+		return false, fmt.Errorf("read Space object %s: %w", space, err)
+	}
+	return claimedBy(object) != "" && m.owns(object), nil
+}
+
+// countMoves has the directory of a space, if there is one, say how often the space has moved as its object does, which is none, or nobody's yet.
+// The directory may be one that was restored, or was another shard's.
+func (m *Manager) countMoves(ctx context.Context, space string) error {
+	dir := datadir.Space(m.config.DataDir, space)
+	if moves, err := datadir.Moves(dir); err != nil || moves == 0 {
+		return err
+	}
+	object := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Space object %s: %w", space, err)
+	}
+	if claimedBy(object) != "" {
+		return nil
+	}
+	return datadir.SetMoves(dir, ptr.Deref(object.Status.Moves, 0))
+}
+
+// hasArrived reports whether this shard has received the store of a space that counts, and has not made it the space's yet.
+func (m *Manager) hasArrived(object *v1alpha1.Space) bool {
+	if m.received == nil || object.Status.Shard != m.config.Shard {
+		return false
+	}
+	dir := m.received.Complete(object.Name)
+	return dir != "" && isStore(dir, claimedBy(object), func(moves int64) bool { return moves == ptr.Deref(object.Status.Moves, 0) })
+}
+
+// isStore reports whether a directory has a store with an ID, and a number of moves that suits.
+func isStore(dir, id string, suits func(moves int64) bool) bool {
+	have, err := datadir.StoreIDIn(dir)
+	if err != nil || have != id {
+		return false
+	}
+	moves, err := datadir.Moves(dir)
+	return err == nil && suits(moves)
+}
+
+// hasStore reports whether this shard has the store of a space with an ID, which has moved more often than newer, and not only a copy of it
+// that may never count.
+func (m *Manager) hasStore(space, id string, newer int64) bool {
+	if isStore(datadir.Space(m.config.DataDir, space), id, func(moves int64) bool { return moves > newer }) {
+		return true
+	}
+	object := m.objects.Get(space)
+	return object != nil && ptr.Deref(object.Status.Moves, 0) > newer && m.hasArrived(object)
+}
+
+// takeOver serves a space that this shard has received, and whose object names this shard. If the space was awake, it returns when the
+// space serves.
+func (m *Manager) takeOver(ctx context.Context, space string, awake bool) error {
+	object := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); err != nil {
+		return fmt.Errorf("read Space object %s: %w", space, err)
+	}
+	end, err := m.changes.Begin(space, "being taken over from another shard")
+	if err != nil {
+		return err
+	}
+	defer end()
+	if m.hasArrived(object) {
+		if err := m.checkNoOther(object); err != nil {
+			return err
+		}
+		if err := m.discard(space); err != nil { // one that is here already is from before the space was elsewhere
+			return err
+		}
+		if err := m.received.Take(space, datadir.Space(m.config.DataDir, space)); err != nil {
+			return err
+		}
+	}
+	if !m.owns(object) {
+		return apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("shard %s doesn't have the space", m.config.Shard))
+	}
+	m.moved.Delete(space)
+	m.noteObject(object)
+	if _, err := m.run(ctx, object); err != nil {
+		return err
+	}
+	if !awake {
+		m.start(space)
+		return nil
+	}
+	return m.shard.Wake(ctx, space)
+}
+
+// storeMissing notes on an object whose space this shard is to have that its store isn't here.
+func (m *Manager) storeMissing(ctx context.Context, object *v1alpha1.Space) (again time.Duration, err error) {
+	name := object.Name
+	if _, is := m.moved.Load(name); is {
+		return refreshInterval, nil // the watch is behind
+	}
+	current := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: name}, current); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	if current.ResourceVersion != object.ResourceVersion || m.owns(current) || m.hasArrived(current) {
+		return busyRetry, nil // likewise
+	}
+	failure := errStoreMissing
+	if has := m.whoHas(ctx, current); len(has) > 0 {
+		failure = fmt.Errorf("%w; shard %s has a store of the space: if that is the one that counts, set status.shard and status.moves to those of that shard", errStoreMissing, strings.Join(has, ", "))
+	}
+	return refreshInterval, m.writeStatus(ctx, current, failure)
+}
+
+// whoHas returns the shards that say that they have the store of a space.
+func (m *Manager) whoHas(ctx context.Context, object *v1alpha1.Space) (shards []string) {
+	for _, shard := range m.env.Peers.Others() {
+		asking, cancel := context.WithTimeout(ctx, requestTime)
+		if has, err := move.Has(asking, m.env.Peers.Command(shard), object.Name, claimedBy(object), -1); err == nil && has {
+			shards = append(shards, shard)
+		}
+		cancel()
+	}
+	return shards
+}
+
+// leftBehind removes what this shard has of a space that another shard has: the directory of one that has moved away, if a crash kept it
+// from being removed, and what was received of one that did not come. Nothing is removed that the other shard may not have.
+func (m *Manager) leftBehind(ctx context.Context, object *v1alpha1.Space) (again time.Duration, err error) {
+	name := object.Name
+	dir := datadir.Space(m.config.DataDir, name)
+	left := m.applied.get(name) != nil
+	for _, path := range []string{dir, filepath.Join(m.received.Dir, name), datadir.Deleted(m.config.DataDir, name)} {
+		if _, err := os.Stat(path); err == nil {
+			left = true
+		}
+	}
+	if !left {
+		if object.Status.MovingTo != m.config.Shard {
+			m.notComing(name)
+		}
+		return 0, nil
+	}
+	end, err := m.changes.Begin(name, "being cleaned up after a move")
+	if err != nil {
+		return busyRetry, nil
+	}
+	defer end()
+	current := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: name}, current); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	if !m.isElsewhere(current) {
+		return busyRetry, nil // the watch is behind
+	}
+	if m.applied.get(name) != nil {
+		m.logger.Info("Stopped serving a space that another shard has", "space", name, "shard", current.Status.Shard)
+		if err := m.stop(ctx, name); err != nil {
+			return 0, err
+		}
+		m.forget(name)
+	}
+	if current.Status.MovingTo != m.config.Shard {
+		if err := m.received.Drop(name); err != nil {
+			return 0, err
+		}
+		m.notComing(name)
+	}
+	id, err := datadir.StoreIDIn(dir)
+	if err != nil || id != claimedBy(current) || current.Status.Shard == "" {
+		if errors.Is(err, os.ErrNotExist) && current.Status.Shard != "" {
+			return 0, os.RemoveAll(datadir.Deleted(m.config.DataDir, name)) // what discard was removing
+		}
+		return 0, nil
+	}
+	if current.Spec.Store.InServer() && !m.isRestored(name) {
+		return 0, m.leaveFiles(ctx, current)
+	}
+	moves, err := datadir.Moves(dir)
+	if err != nil {
+		return 0, err
+	}
+	asking, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	has, err := move.Has(asking, m.env.Peers.Command(current.Status.Shard), name, id, moves)
+	if err != nil || !has {
+		m.logger.V(1).Info("Kept the files of a space that another shard has, as that one doesn't confirm it", "space", name, "shard", current.Status.Shard, "reason", fmt.Sprint(err))
+		return labelRetry, nil
+	}
+	return 0, m.discard(name)
+}

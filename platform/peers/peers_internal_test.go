@@ -1,0 +1,190 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2/ktesting"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/testhost"
+	"github.com/berth-dev/berth/vcluster/pki"
+)
+
+var shared = sync.OnceValues(testhost.Start)
+
+func TestMain(m *testing.M) { os.Exit(testhost.Main(m, shared)) }
+
+// host returns how to reach the host of all tests.
+func host(t *testing.T) *rest.Config {
+	t.Helper()
+	host, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host.Config()
+}
+
+// namespace creates a namespace on the host.
+func namespace(t *testing.T, name string) {
+	t.Helper()
+	c, err := client.New(host(t), client.Options{})
+	if err == nil {
+		err = c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func config(t *testing.T, namespace, name string) Config {
+	t.Helper()
+	logger, _ := ktesting.NewTestContext(t)
+	return Config{
+		Options: Options{Name: name, Namespace: namespace, Address: "127.0.0.1:0"}, Host: host(t), Platform: "berth",
+		AuthorityDir: filepath.Join(t.TempDir(), "pki"), AuthorityName: "berth", Logger: logger,
+	}
+}
+
+func open(t *testing.T, c Config) *Peers {
+	t.Helper()
+	p, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func ca(t *testing.T, dir string) *pki.CA {
+	t.Helper()
+	authority, err := pki.OpenCA(dir, "berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority
+}
+
+// T9: all shards have one CA: that of a platform which had one already, what becomes of it when one renews or rotates it, and never the one
+// of another platform.
+func TestShardsShareACA(t *testing.T) {
+	namespace(t, "authority")
+	first := config(t, "authority", "berth-0")
+	had := ca(t, first.AuthorityDir).PEM()
+	p := open(t, first)
+	second := config(t, "authority", "berth-1")
+	_ = ca(t, second.AuthorityDir) // a shard that had one of its own
+	q := open(t, second)
+	third := config(t, "authority", "berth-2")
+	open(t, third)
+	for _, dir := range []string{first.AuthorityDir, second.AuthorityDir, third.AuthorityDir} {
+		if !bytes.Equal(ca(t, dir).PEM(), had) {
+			t.Errorf("%s has another CA than the first shard", dir)
+		}
+	}
+	trusted := ca(t, second.AuthorityDir)
+	if err := ca(t, first.AuthorityDir).Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := p.authority.share(t.Context()); err != nil || changed {
+		t.Errorf("the shard that rotated the CA took over another one: %v, %v", changed, err)
+	}
+	if changed, err := q.authority.share(t.Context()); err != nil || !changed {
+		t.Errorf("another shard takes over the CA that was rotated: %v, %v", changed, err)
+	}
+	if err := trusted.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if now := ca(t, first.AuthorityDir).PEM(); bytes.Equal(now, had) || !bytes.Equal(trusted.PEM(), now) {
+		t.Error("the other shard does not trust the new CA")
+	}
+	stranger := config(t, "authority", "berth-3")
+	stranger.Platform = "other"
+	if _, err := Open(t.Context(), stranger); err == nil {
+		t.Error("the shard of another platform got the CA")
+	}
+}
+
+// D5: a second process of a shard waits until the first one has ended or is silent, and that one finds out when it comes back.
+func TestOneProcessIsAShard(t *testing.T) {
+	namespace(t, "leases")
+	p := open(t, config(t, "leases", "berth-0"))
+	life, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.lease.keep(life) }()
+
+	waiting, cancel := context.WithTimeout(t.Context(), 3*leaseDuration/2)
+	if _, err := Open(waiting, config(t, "leases", "berth-0")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second process got the Lease that the first one renews: %v", err)
+	}
+	cancel()
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatalf("the first process ended with %v", err)
+	}
+	began := time.Now()
+	q := open(t, config(t, "leases", "berth-0"))
+	if waited := time.Since(began); waited >= leaseDuration {
+		t.Errorf("the second process waited %s for a Lease that was released", waited)
+	}
+	// The second one hangs from the start, and a third one takes its place.
+	open(t, config(t, "leases", "berth-0"))
+	if err := q.lease.keep(t.Context()); !errors.Is(err, ErrReplaced) {
+		t.Errorf("the process that was replaced ended with %v", err)
+	}
+}
+
+// Requests to a space that is moved wait until it has moved, those before are waited for, and those that last are not.
+func TestRequestsWaitWhileASpaceMoves(t *testing.T) {
+	var traffic Traffic
+	enter := func(lasts bool) (wait func(context.Context) bool, leave func()) { return traffic.Enter("solar", lasts) }
+	_, watch := enter(true)
+	defer watch()
+	_, leave := enter(false)
+	held := make(chan func(), 1)
+	go func() { held <- traffic.Hold(t.Context(), "solar") }()
+	var wait func(context.Context) bool
+	for wait == nil { // until Hold has begun
+		var done func()
+		if wait, done = enter(false); done != nil {
+			done()
+		}
+	}
+	select {
+	case <-held:
+		t.Fatal("a move does not wait for a request that came before")
+	default:
+	}
+	leave()
+	release := <-held
+	routed := make(chan bool)
+	go func() { routed <- wait(t.Context()) }()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if again, _ := enter(false); again == nil || again(gone) {
+		t.Error("a request whose client is gone is served")
+	}
+	if other, done := traffic.Enter("lunar", false); other != nil {
+		t.Error("a request to another space waits")
+	} else {
+		done()
+	}
+	release()
+	if !<-routed {
+		t.Error("a request that waited is refused")
+	}
+	if len(traffic.of) != 0 {
+		t.Errorf("%d spaces without requests are remembered", len(traffic.of))
+	}
+}

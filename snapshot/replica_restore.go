@@ -1,0 +1,230 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/kine/sqlite"
+	"github.com/berth-dev/berth/snapshot/segment"
+)
+
+// PutBase stores a copy of a store, which nobody has open, and the files that identify the space in dir. The revision, the digests, and the
+// size of the base follow from that. It writes the archive to scratch first, which may take as much space as the copy.
+func (r *Replica) PutBase(ctx context.Context, s Stream, store, dir, scratch string, now time.Time) (base Base, err error) {
+	last, err := sqlite.LastRow(ctx, store)
+	if err != nil {
+		return Base{}, err
+	}
+	base = Base{Stream: s, Revision: last.ID, Row: segment.Digest(&last)}
+	if base.Identity, err = IdentityDigest(dir); err != nil {
+		return Base{}, err
+	}
+	archive, err := os.OpenFile(filepath.Join(scratch, "archive"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return Base{}, err
+	}
+	defer archive.Close()
+	if err := pack(ctx, archive, ID{Space: r.space, Time: now.UTC()}, store, dir, false); err != nil {
+		return Base{}, err
+	}
+	if base.Bytes, err = archive.Seek(0, 1); err != nil {
+		return Base{}, err
+	}
+	if _, err := archive.Seek(0, 0); err != nil {
+		return Base{}, err
+	}
+	return base, r.bucket.put(ctx, r.key(base.name()), archive, base.Bytes)
+}
+
+// IdentityDigest identifies the contents of the files in dir that identify a space.
+func IdentityDigest(dir string) (string, error) {
+	hash := sha256.New()
+	for _, root := range identityFiles {
+		err := filepath.WalkDir(filepath.Join(dir, root), func(path string, e fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(hash, "%s %d\n%s", path[len(dir):], len(data), data)
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8]), nil
+}
+
+// newest returns the stream and the base from which a space is restored.
+func (r *Replica) newest(ctx context.Context, id ID) (*History, *Base, error) {
+	histories, err := r.Histories(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, ok := latestOf(histories, id.Store)
+	if !ok {
+		return nil, nil, errNotThere
+	}
+	base := h.Base()
+	if id.Until != 0 {
+		base = nil
+		for i := range h.Bases {
+			if h.Bases[i].Revision <= id.Until {
+				base = &h.Bases[i]
+			}
+		}
+		if base == nil {
+			return nil, nil, fmt.Errorf("the replica begins at revision %d, after %d; choose a later revision, or a snapshot", h.Bases[0].Revision, id.Until)
+		}
+	}
+	return h, base, nil
+}
+
+// fetch writes the files of a replica into dir, which must be empty.
+func (r *Replica) fetch(ctx context.Context, id ID, dir string, trusted bool) (*manifest, error) {
+	h, base, err := r.newest(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.fetchBase(ctx, base, dir)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", r.key(base.name()), err)
+	}
+	if m.Elsewhere && !trusted {
+		return nil, ErrElsewhere
+	}
+	path := filepath.Join(dir, storeFile)
+	codec, err := segment.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	at := &replay{replica: r, history: h, codec: codec, revision: base.Revision, row: base.Row}
+	err = kine.Replay(ctx, path, func(add func([]sqlite.Row) error) error { return at.run(ctx, id, add) })
+	if err == nil && h.Stream.Moves > 0 {
+		err = writeMoves(dir, h.Stream.Moves)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (r *Replica) fetchBase(ctx context.Context, base *Base, dir string) (*manifest, error) {
+	archive, err := r.bucket.get(ctx, r.key(base.name()))
+	if err != nil {
+		return nil, err
+	}
+	defer archive.Close()
+	m, err := unpack(archive, dir)
+	if err != nil {
+		return nil, err
+	}
+	if m.Space != r.space {
+		return nil, fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, m.Space)
+	}
+	path := filepath.Join(dir, storeFile)
+	if err := sqlite.CheckWhole(ctx, path, "quick_check"); err != nil { // before it is read
+		return nil, err
+	}
+	last, err := sqlite.LastRow(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if last.ID != base.Revision || segment.Digest(&last) != base.Row {
+		return nil, fmt.Errorf("%w: it has another revision than its name", ErrDamaged)
+	}
+	return m, nil
+}
+
+// replay appends the rows of segments to a base.
+type replay struct {
+	replica  *Replica
+	history  *History
+	codec    *segment.Codec
+	revision int64  // of the last row
+	row      string // its digest
+}
+
+// run appends the rows until a revision, if id has one.
+func (p *replay) run(ctx context.Context, id ID, add func([]sqlite.Row) error) error {
+	segments := p.history.Segments
+	begin := 0
+	for i, s := range segments {
+		if s.First <= p.revision+1 {
+			begin = i
+		}
+	}
+	for _, s := range segments[min(begin, len(segments)):] {
+		if id.Until != 0 && p.revision >= id.Until {
+			return nil
+		}
+		rows, err := p.next(ctx, s)
+		if err == nil {
+			for len(rows) > 0 && id.Until != 0 && rows[len(rows)-1].ID > id.Until {
+				rows = rows[:len(rows)-1]
+			}
+			if len(rows) > 0 {
+				p.revision, p.row = rows[len(rows)-1].ID, segment.Digest(&rows[len(rows)-1])
+			}
+			err = add(rows)
+		}
+		if errors.Is(err, segment.ErrDamaged) {
+			good := id
+			good.Until = p.revision
+			return fmt.Errorf("%w: object %s of the replica: %w; everything before it is sound: to restore that, name %s", ErrDamaged,
+				p.replica.key(segmentName(p.history.Stream, s.First)), err, good)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next returns the rows of a segment that come after those that are there.
+func (p *replay) next(ctx context.Context, s Segment) ([]sqlite.Row, error) {
+	if s.First > p.revision+1 {
+		return nil, fmt.Errorf("%w: the rows from revision %d to %d are missing before it", segment.ErrDamaged, p.revision+1, s.First-1)
+	}
+	data, err := p.replica.Rows(ctx, p.history.Stream, s.First)
+	if err != nil {
+		return nil, err
+	}
+	h, rows, err := p.codec.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	if h.Space != p.replica.space || h.Stream != p.history.Stream.String() || h.First != s.First {
+		return nil, fmt.Errorf("%w: it is that of space %s, stream %s, revision %d; somebody has moved it", segment.ErrDamaged, h.Space, h.Stream, h.First)
+	}
+	before := h.Previous
+	if s.First <= p.revision { // the base has some of the rows
+		had := min(p.revision-s.First+1, int64(len(rows)))
+		before = segment.Digest(&rows[had-1])
+		if rows[had-1].ID < p.revision {
+			return nil, nil // and all of them; the next one has more
+		}
+		rows = rows[had:]
+	}
+	if before != p.row {
+		return nil, fmt.Errorf("%w: it doesn't follow on revision %d as it is there", segment.ErrDamaged, p.revision)
+	}
+	return rows, nil
+}
