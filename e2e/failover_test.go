@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -69,6 +70,7 @@ func writing(t *testing.T, clients ...*cluster) (w *writers, stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for i, client := range clients {
+		client := must(kubernetes.NewForConfig(paced(client)))(t)
 		group.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				name := fmt.Sprintf("written-%d-%d", i, n)
@@ -128,84 +130,104 @@ func (s *shards) direct(t *testing.T, shard, space, has string) *cluster {
 	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, s.processes[shard].listen)
 	}
-	return &cluster{Interface: must(kubernetes.NewForConfig(config))(t)}
+	return &cluster{Interface: must(kubernetes.NewForConfig(config))(t), config: config}
 }
 
-// D4, T9: a space with a store in a database server is served by another shard within seconds of the death of its own. No acknowledged
-// write is lost, its credentials and its pods stay, and the dead shard doesn't serve it when it is back. A space with a file waits.
+// D4, T9: spaces with stores in database servers are served by another shard within seconds of the death of their own. No acknowledged
+// write is lost, their credentials and their pods stay, and the dead shard doesn't serve them when it is back. A space with a file waits.
 func TestASpaceWithAStoreInAServerFailsOver(t *testing.T) {
+	t.Parallel()
+	s := startShards(t, "killed", "killed-0", "killed-1", "killed-2")
+	const victim, file = "killed-0", "killed-file"
+	service := s.survivors(victim)
+	victims := map[string]*failing{}
 	for kind, in := range storesIn {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			name := "killed-" + strings.ToLower(kind)
-			s := startShards(t, name, name+"-0", name+"-1", name+"-2")
-			victim := name + "-0"
-			s.createStored(t, name, victim, kind, in.start(t).Database(t))
-			s.create(t, name+"-file", victim)
-			s.operate(t)
-			service := s.survivors(victim)
-			clients := []*cluster{service.client(t, name), service.client(t, name), service.client(t, name)}
-			pod := clients[0].run(t, "default", newPod("stays"))
-			clients[0].awaitRunning(t, "default", "stays")
-			before := s.hostPods(t, "berth-"+name)
-
-			w, stop := writing(t, clients...)
-			eventually(t, func() error {
-				if n := w.count(); n < 50 {
-					return fmt.Errorf("%d writes", n)
-				}
-				return nil
-			})
-			s.processes[victim].crash(t)
-			died := time.Now()
-			at := w.count()
-			eventually(t, func() error { return serves(t, clients[0]) })
-			took := time.Since(died)
-			t.Logf("failover_s %.2f", took.Seconds()) // make bench has a target for it
-			eventually(t, func() error {
-				if n := w.count(); n < at+10 {
-					return fmt.Errorf("%d writes after %d", n, at)
-				}
-				return nil
-			})
-			stop()
-			w.mustHave(t, clients[0])
-			if is := s.shardOf(t, name+"-file"); is != victim {
-				t.Errorf("the space with a file is on %s", is)
-			}
-			if now := must(clients[0].CoreV1().Pods("default").Get(t.Context(), "stays", metav1.GetOptions{}))(t); now.UID != pod.UID {
-				t.Error("the pod is another one")
-			}
-			if after := s.hostPods(t, "berth-"+name); !slices.Equal(after, before) {
-				t.Errorf("the pods on the host were %v and are %v", before, after)
-			}
-
-			has := s.shardOf(t, name)
-			s.processes[victim].restart(t)
-			eventually(t, func() error { return expect("who has the files", strings.Join(s.dirsOf(name), " "), has) })
-			s.host.kubectl(t, "wait", "--for=condition=Ready", "space/"+name+"-file", "--timeout=90s")
-			w, stop = writing(t, s.direct(t, victim, name, has), clients[1])
-			eventually(t, func() error { return expect("that it is written to by all shards", w.count() > 20, true) })
-			stop()
-			w.mustHave(t, clients[0])
-
-			// It moves as others do, and nothing of it is in a file.
-			l, stop := loaded(t, clients)
-			for range 2 {
-				to := victim
-				if has == victim {
-					to = name + "-1"
-				}
-				s.move(t, name, to)
-				has = to
-				eventually(t, func() error { return expect("who has the files", strings.Join(s.dirsOf(name), " "), to) })
-			}
-			stop()
-			l.check(t)
-			if files, err := filepath.Glob(filepath.Join(s.processes[has].dir, "spaces", name, "store.db*")); err != nil || len(files) > 0 {
-				t.Errorf("the shard has %v (%v)", files, err)
-			}
+		t.Run("start "+kind, func(t *testing.T) {
+			f := &failing{shards: s, name: "killed-" + strings.ToLower(kind), victim: victim}
+			s.createStored(t, f.name, victim, kind, in.start(t).Database(t))
+			victims[kind] = f
 		})
+	}
+	s.create(t, file, victim)
+	s.operate(t)
+	for kind, f := range victims {
+		t.Run("write to "+kind, func(t *testing.T) {
+			f.clients = []*cluster{service.client(t, f.name), service.client(t, f.name), service.client(t, f.name)}
+			f.pod = f.clients[0].run(t, "default", newPod("stays"))
+			f.clients[0].awaitRunning(t, "default", "stays")
+			f.hostPods = s.hostPods(t, "berth-"+f.name)
+		})
+	}
+	for _, f := range victims {
+		f.writers, f.stop = writing(t, f.clients...)
+	}
+	for _, f := range victims {
+		eventually(t, func() error { return expect("that it is written", f.writers.count() >= 50, true) })
+	}
+	s.processes[victim].crash(t)
+	died := time.Now()
+	for kind, f := range victims {
+		t.Run(kind+" without its shard", func(t *testing.T) { f.checkServed(t, died) })
+	}
+	if is := s.shardOf(t, file); is != victim {
+		t.Errorf("the space with a file is on %s", is)
+	}
+	s.processes[victim].restart(t)
+	for kind, f := range victims {
+		t.Run(kind+" when the shard is back", f.checkBack)
+	}
+	s.host.kubectl(t, "wait", "--for=condition=Ready", "space/"+file, "--timeout=90s")
+}
+
+// failing is a space whose shard ends.
+type failing struct {
+	*shards
+	name, victim string
+	clients      []*cluster // which don't use the shard
+	pod          *corev1.Pod
+	hostPods     []types.UID
+	writers      *writers
+	stop         func()
+}
+
+func (f *failing) checkServed(t *testing.T, died time.Time) {
+	at := f.writers.count()
+	eventually(t, func() error { return serves(t, f.clients[0]) })
+	t.Logf("failover_s %.2f", time.Since(died).Seconds()) // make bench has a target for it
+	eventually(t, func() error { return expect("that it is written", f.writers.count() >= at+10, true) })
+	f.stop()
+	f.writers.mustHave(t, f.clients[0])
+	if now := must(f.clients[0].CoreV1().Pods("default").Get(t.Context(), "stays", metav1.GetOptions{}))(t); now.UID != f.pod.UID {
+		t.Error("the pod is another one")
+	}
+	if after := f.shards.hostPods(t, "berth-"+f.name); !slices.Equal(after, f.hostPods) {
+		t.Errorf("the pods on the host were %v and are %v", f.hostPods, after)
+	}
+}
+
+// checkBack checks that the shard that ended serves nothing of the past, and that the space moves there as others do, without a file.
+func (f *failing) checkBack(t *testing.T) {
+	has := f.shardOf(t, f.name)
+	eventually(t, func() error { return expect("who has the files", strings.Join(f.dirsOf(f.name), " "), has) })
+	w, stop := writing(t, f.direct(t, f.victim, f.name, has), f.clients[1])
+	eventually(t, func() error { return expect("that it is written to by all shards", w.count() > 20, true) })
+	stop()
+	w.mustHave(t, f.clients[0])
+
+	l, stop := loaded(t, f.clients)
+	for range 2 {
+		to := f.victim
+		if has == f.victim {
+			to = "killed-1"
+		}
+		f.move(t, f.name, to)
+		has = to
+		eventually(t, func() error { return expect("who has the files", strings.Join(f.dirsOf(f.name), " "), to) })
+	}
+	stop()
+	l.check(t)
+	if files, err := filepath.Glob(filepath.Join(f.processes[has].dir, "spaces", f.name, "store.db*")); err != nil || len(files) > 0 {
+		t.Errorf("the shard has %v (%v)", files, err)
 	}
 }
 

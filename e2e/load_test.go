@@ -48,11 +48,18 @@ func loaded(t *testing.T, clients []*cluster) (l *load, stop func()) {
 	}
 }
 
+// paced returns a configuration of clients that make so few requests that the machine, and other tests, do something else, too.
+func paced(client *cluster) *rest.Config {
+	config := rest.CopyConfig(client.config)
+	config.QPS, config.Burst = 25, 5
+	return config
+}
+
 // counted returns a client whose requests count as failed if it has to repeat them. Clients of Kubernetes do that by themselves, and then
 // return no error.
 func (l *load) counted(t *testing.T, client *cluster) *cluster {
 	t.Helper()
-	config := rest.CopyConfig(client.config)
+	config := paced(client)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countedRequests{next, l} })
 	return &cluster{Interface: must(kubernetes.NewForConfig(config))(t), config: config}
 }

@@ -100,6 +100,7 @@ func (c *cell) checkGiven(t *testing.T, b *berth) {
 // D4, T9: a space with a store in a database server may have a process of its own. The process gets the credentials of this space alone. It
 // loses no acknowledged write when it is killed. The space keeps its objects, and their resource versions, on the way there and back.
 func TestADedicatedSpaceMayHaveAStoreInADatabaseServer(t *testing.T) {
+	t.Parallel()
 	b := start(t, "--store-secrets", "default", "--snapshot-to", "file://"+filepath.Join(t.TempDir(), "bucket"))
 	host := b.host(t)
 	dsns := map[string]string{}

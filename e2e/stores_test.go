@@ -111,20 +111,21 @@ func awaitSpaceReady(t *testing.T, host *cluster, space string) {
 }
 
 // D2, D4: a space whose store is in a database server runs pods, sleeps, wakes, is restored from snapshots, also from those of
-// another type of store, goes on after a restart of the server, and leaves nothing there.
+// another type of store, and leaves nothing there.
 func TestASpaceWithAStoreInADatabaseServerIsLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	b := start(t, "--store-secrets", "default", "--snapshot-to", "file://"+filepath.Join(t.TempDir(), "bucket"))
+	host := b.host(t)
+	b.demo(t).kubectl(t, "create", "configmap", "settings", "--from-literal=colour=green")
 	for kind, in := range storesIn {
 		t.Run(kind, func(t *testing.T) {
-			server := in.start(t)
-			dsn := server.Database(t)
-			b := start(t, "--store-secrets", "default", "--snapshot-to", "file://"+filepath.Join(t.TempDir(), "bucket"))
-			host := b.host(t)
-			host.apply(t, stored("remote", kind, dsn))
-			awaitSpaceReady(t, host, "remote")
-			if out := host.kubectl(t, "get", "space", "remote", "-o", "wide"); !strings.Contains(out, kind) {
+			dsn, remote := in.start(t).Database(t), "remote-"+strings.ToLower(kind)
+			host.apply(t, stored(remote, kind, dsn))
+			awaitSpaceReady(t, host, remote)
+			if out := host.kubectl(t, "get", "space", remote, "-o", "wide"); !strings.Contains(out, kind) {
 				t.Errorf("the columns of the space are %s", out)
 			}
-			space := b.space(t, "remote")
+			space := b.space(t, remote)
 			space.kubectl(t, "create", "configmap", "settings", "--from-literal=colour=blue")
 			space.kubectl(t, "create", "deployment", "web", "--image=nginx")
 			space.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
@@ -136,8 +137,8 @@ func TestASpaceWithAStoreInADatabaseServerIsLikeAnyOther(t *testing.T) {
 				}
 				return out
 			}
-			b.command(t, "sleep", "remote")
-			name := strings.TrimSuffix(strings.TrimPrefix(berthDoes(t, "snapshot", "create", "remote", "--data-dir", b.dir), "snapshot/"), " taken\n")
+			b.command(t, "sleep", remote)
+			name := strings.TrimSuffix(strings.TrimPrefix(berthDoes(t, "snapshot", "create", remote, "--data-dir", b.dir), "snapshot/"), " taken\n")
 			if got := colour(space); got != "blue" {
 				t.Errorf("after a sleep, the colour is %s", got)
 			}
@@ -145,37 +146,17 @@ func TestASpaceWithAStoreInADatabaseServerIsLikeAnyOther(t *testing.T) {
 			berthDoes(t, "snapshot", "restore", name, "--data-dir", b.dir)
 			eventually(t, func() error { return expect("the colour after a restore", colour(space), "blue") })
 
-			server.Kill()
-			eventually(t, func() error {
-				if _, err := space.tryKubectl(t, "", "create", "configmap", "lost"); err == nil {
-					return errors.New("a write without a server succeeded")
-				}
-				return nil
-			})
-			eventually(t, func() error {
-				out := host.kubectl(t, "get", "space", "remote", "-o", `jsonpath={.status.conditions[?(@.type=="StoreHealthy")].reason}`)
-				return expect("the reason of the condition StoreHealthy", out, "Unreachable")
-			})
-			if err := server.Start(); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, func() error {
-				_, err := space.tryKubectl(t, "", "create", "configmap", "after")
-				return err
-			})
-
 			// The store of another type becomes that of this space.
-			b.demo(t).kubectl(t, "create", "configmap", "settings", "--from-literal=colour=green")
 			other := strings.TrimSuffix(strings.TrimPrefix(berthDoes(t, "snapshot", "create", "demo", "--data-dir", b.dir), "snapshot/"), " taken\n")
-			berthDoes(t, "snapshot", "restore", other, "--as", "remote", "--replace", "--data-dir", b.dir)
-			eventually(t, func() error { return expect("the colour of the other space", colour(b.space(t, "remote")), "green") })
+			berthDoes(t, "snapshot", "restore", other, "--as", remote, "--replace", "--data-dir", b.dir)
+			eventually(t, func() error { return expect("the colour of the other space", colour(b.space(t, remote)), "green") })
 
-			host.kubectl(t, "patch", "space", "remote", "--type=merge", "-p", `{"spec":{"deletionPolicy":"Snapshot"}}`)
-			host.kubectl(t, "delete", "space", "remote", "--timeout=90s")
-			if list := berthDoes(t, "snapshot", "list", "--data-dir", b.dir); strings.Count(list, "remote/") != 2 {
+			host.kubectl(t, "patch", "space", remote, "--type=merge", "-p", `{"spec":{"deletionPolicy":"Snapshot"}}`)
+			host.kubectl(t, "delete", "space", remote, "--timeout=90s")
+			if list := berthDoes(t, "snapshot", "list", "--data-dir", b.dir); strings.Count(list, remote+"/") < 2 {
 				t.Errorf("the last snapshot of a deleted space is not there: %s", list)
 			}
-			host.kubectl(t, "get", "secret", "remote-store") // it is the admin's
+			host.kubectl(t, "get", "secret", remote+"-store") // it is the admin's
 			if n, err := in.left(t.Context(), dsn); err == nil {
 				t.Errorf("a deleted space has left %d rows in its database", n)
 			}
@@ -183,8 +164,54 @@ func TestASpaceWithAStoreInADatabaseServerIsLikeAnyOther(t *testing.T) {
 	}
 }
 
+// D4: a space goes on after a restart of its database server, and its status says why it can't be used meanwhile. The test is not
+// parallel, because others use the servers.
+func TestASpaceOutlivesAnOutageOfItsDatabaseServer(t *testing.T) {
+	b := start(t, "--store-secrets", "default")
+	host, servers := b.host(t), map[string]*testservers.Server{}
+	for kind, in := range storesIn {
+		t.Run("start "+kind, func(t *testing.T) {
+			server, name := in.start(t), "outage-"+strings.ToLower(kind)
+			host.apply(t, stored(name, kind, server.Database(t)))
+			awaitSpaceReady(t, host, name)
+			servers[name] = server
+		})
+	}
+	for _, server := range servers {
+		server.Kill()
+	}
+	for name := range servers {
+		t.Run(name+" without its server", func(t *testing.T) {
+			eventually(t, func() error {
+				if _, err := b.space(t, name).tryKubectl(t, "", "create", "configmap", "lost"); err == nil {
+					return errors.New("a write without a server succeeded")
+				}
+				return nil
+			})
+			eventually(t, func() error {
+				out := host.kubectl(t, "get", "space", name, "-o", `jsonpath={.status.conditions[?(@.type=="StoreHealthy")].reason}`)
+				return expect("the reason of the condition StoreHealthy", out, "Unreachable")
+			})
+		})
+	}
+	for _, server := range servers {
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range servers {
+		t.Run(name+" when the server is back", func(t *testing.T) {
+			eventually(t, func() error {
+				_, err := b.space(t, name).tryKubectl(t, "", "create", "configmap", "after")
+				return err
+			})
+		})
+	}
+}
+
 // A space can't have the Secret or the database of another one, and its status says so, without the password.
 func TestHostileASpaceDoesNotGetTheStoreOfAnother(t *testing.T) {
+	t.Parallel()
 	server := testservers.PostgreSQL(t)
 	dsn := server.Database(t)
 	b := start(t, "--store-secrets", "default")
