@@ -18,7 +18,7 @@ import (
 // onCached runs a test in a new place of each type of server whose stores have a cache.
 func onCached(t *testing.T, test func(*testing.T, place)) {
 	t.Helper()
-	for _, kind := range []kine.ServerType{kine.Etcd, kine.NATS} {
+	for _, kind := range []kine.ServerType{kine.Etcd, kine.NATS, kine.S3} {
 		t.Run(string(kind), func(t *testing.T) { test(t, inServer(t, kind)) })
 	}
 }
