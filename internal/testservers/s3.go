@@ -63,7 +63,7 @@ func buildS3() (string, error) {
 	}
 	cmd := exec.Command("go", "tool", "-n", "versitygw")
 	cmd.Dir = filepath.Join(dir, s3Module)
-	cmd.Env = append(os.Environ(), "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
 	var failed strings.Builder
 	cmd.Stderr = &failed
 	path, err := cmd.Output()

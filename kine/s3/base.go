@@ -87,7 +87,9 @@ func (l *Log) Compact() func(ctx context.Context, rows func(put func(mirror.Row)
 		return nil
 	case due:
 		l.compactAt = of.Number + l.limits.records/10 // if this fails
-		return func(ctx context.Context, rows func(put func(mirror.Row) error) error) error { return l.replaceBase(ctx, of, rows) }
+		return func(ctx context.Context, rows func(put func(mirror.Row) error) error) error {
+			return l.replaceBase(ctx, of, rows)
+		}
 	case untidy:
 		l.compactAt = of.Number + l.limits.records/10
 		return func(ctx context.Context, _ func(put func(mirror.Row) error) error) error { return l.clean(ctx) }

@@ -43,12 +43,13 @@ type bucket struct {
 	transport *http.Transport
 	name      string
 	prefix    string
+	pause     time.Duration // before the second try
 	closed    atomic.Bool
 }
 
 // open returns the bucket. It connects to nothing.
 func (t *target) open() (*bucket, error) {
-	b := &bucket{name: t.bucket, prefix: t.prefix, transport: &http.Transport{
+	b := &bucket{name: t.bucket, prefix: t.prefix, pause: firstPause, transport: &http.Transport{
 		Proxy:           http.ProxyFromEnvironment,
 		DialContext:     (&net.Dialer{Timeout: connectTimeout}).DialContext,
 		TLSClientConfig: t.tls, TLSHandshakeTimeout: connectTimeout,
@@ -111,13 +112,13 @@ func (b *bucket) call(ctx context.Context, doing, key string, size int64, do fun
 		case try == tries || faultOf(err) != dbms.Lost || errors.Is(err, context.DeadlineExceeded):
 			return &callError{doing + " " + b.prefix + key, err}
 		}
-		if err := pause(ctx, firstPause<<(try-1)); err != nil {
+		if err := wait(ctx, b.pause<<(try-1)); err != nil {
 			return err
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -193,7 +194,7 @@ func (b *bucket) create(ctx context.Context, key string, data []byte) error {
 			return &lostError{failed}
 		}
 		sent = sent || status != http.StatusConflict // which says that it has had no effect
-		if pause(ctx, firstPause<<(try-1)) != nil {
+		if wait(ctx, b.pause<<(try-1)) != nil {
 			return &lostError{failed}
 		}
 	}

@@ -18,6 +18,9 @@ import (
 // earlier: with one in each second, after some hours.
 const maxTakeovers = 20_000
 
+// errContended means that other processes were faster each time.
+var errContended = errors.New("other processes take the store over all the time")
+
 // TakeOver makes this process the one that writes. It fails with errUnconditional if the storage would let others write, too.
 func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, error) {
 	l.mu.Lock()
@@ -63,7 +66,7 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 		l.tookOver(next.Takeovers)
 		return end.State(), nil
 	}
-	return mirror.State{}, errors.New("other processes take the store over all the time")
+	return mirror.State{}, errContended
 }
 
 func (l *Log) tookOver(all []takeover) {
