@@ -178,20 +178,40 @@ func (p place) takeOverS3(t *testing.T) {
 	}
 }
 
-// putS3 writes an object below the prefix of a place.
-func (p place) putS3(t *testing.T, name string) {
+// s3 returns a client, and the bucket and the prefix of a place.
+func (p place) s3(t *testing.T) (client *minio.Client, bucket, prefix string) {
 	t.Helper()
 	u, err := url.Parse(p.server.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret, _ := u.User.Password()
-	client, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(u.User.Username(), secret, ""), Region: "us-east-1"})
+	client, err = minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(u.User.Username(), secret, ""), Region: "us-east-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-	if _, err := client.PutObject(t.Context(), bucket, prefix+"/"+name, strings.NewReader("1"), 1, minio.PutObjectOptions{}); err != nil {
+	bucket, prefix, _ = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	return client, bucket, prefix + "/"
+}
+
+// putS3 writes an object below the prefix of a place.
+func (p place) putS3(t *testing.T, name string) {
+	t.Helper()
+	client, bucket, prefix := p.s3(t)
+	if _, err := client.PutObject(t.Context(), bucket, prefix+name, strings.NewReader("1"), 1, minio.PutObjectOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// keysS3 returns the keys of the objects below the prefix of a place.
+func (p place) keysS3(t *testing.T) (keys []string) {
+	t.Helper()
+	client, bucket, prefix := p.s3(t)
+	for o := range client.ListObjectsIter(t.Context(), bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		keys = append(keys, o.Key)
+	}
+	return keys
 }
