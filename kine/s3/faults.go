@@ -63,10 +63,18 @@ func (l *Log) Fault(err error) dbms.Fault {
 		return dbms.TooLarge
 	case errors.Is(err, errUnconditional):
 		return dbms.Failed
+	case errors.As(err, &call) && denied(call.err):
+		return dbms.Lost // until an admin allows it again
 	case errors.As(err, &call):
 		return faultOf(call.err)
 	}
 	return dbms.None
+}
+
+// denied reports whether the storage rejects the keys, or the bucket is missing.
+func denied(err error) bool {
+	status := minio.ToErrorResponse(err).StatusCode
+	return faultOf(err) == dbms.Failed && (status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusNotFound)
 }
 
 // faultOf classifies an error of a request. Only a Lost one may have had an effect.

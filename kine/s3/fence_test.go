@@ -339,3 +339,18 @@ func TestALogThatWasCreatedAgainIsAnotherOne(t *testing.T) {
 		}
 	}
 }
+
+// Keys that the storage rejects may be accepted later. Until then, the store can't be used, and tenants don't read why.
+func TestRejectedKeysAreAnOutage(t *testing.T) {
+	dsn := newDSN(t)
+	takeOver(t, openLog(t, dsn))
+	l := openLog(t, strings.Replace(dsn, "berthsecret", "another", 1))
+	_, err := l.TakeOver(t.Context(), nil)
+	if err == nil || l.Fault(err) != dbms.Lost || strings.Contains(err.Error(), "another") {
+		t.Errorf("take over: %v", err)
+	}
+	missing := openLog(t, strings.Replace(dsn, "/spaces/", "-missing/spaces/", 1))
+	if _, err := missing.State(t.Context()); err == nil || missing.Fault(err) != dbms.Lost || !strings.Contains(err.Error(), "NoSuchBucket") {
+		t.Errorf("state in a bucket that is missing: %v", err)
+	}
+}
