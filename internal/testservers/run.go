@@ -12,7 +12,7 @@ import "fmt"
 // If its programs are missing, the error wraps [exec.ErrNotFound], and names the package that has them. [Server.Stop] ends the server.
 func Run(kind string) (*Server, error) {
 	start, known := map[string]func() *Server{
-		"PostgreSQL": newPostgreSQL, "MySQL": newMariaDB, "Etcd": newEtcd, "NATS": newNATS, "S3": newS3,
+		"PostgreSQL": newPostgreSQL, "MySQL": newMariaDB, "Etcd": newEtcd, "NATS": newNATS,
 	}[kind]
 	if !known {
 		return nil, fmt.Errorf("no server has stores of the type %q", kind)
