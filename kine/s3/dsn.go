@@ -59,7 +59,7 @@ func parse(c mirror.Config) (*target, error) {
 	case !bucketName.MatchString(bucket):
 		return nil, fmt.Errorf("the bucket %.100q in the DSN must have 3 to 63 lower-case letters, digits, dots, and hyphens", bucket)
 	case prefix != "" && slices.ContainsFunc(parts, func(part string) bool { return part == "" || part == "." || part == ".." }):
-		return nil, errors.New("the prefix in the DSN has a part that is empty, or . or ..")
+		return nil, errors.New("a part of the prefix in the DSN is empty, or is a dot or two")
 	case len(t.prefix) > maxPrefix:
 		return nil, fmt.Errorf("the prefix in the DSN has %d bytes, and may have %d", len(t.prefix), maxPrefix)
 	case !t.Secure && (len(c.CA) > 0 || len(c.Cert) > 0):

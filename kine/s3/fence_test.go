@@ -263,7 +263,7 @@ func TestAfterALostWriteALogConnectsAgain(t *testing.T) {
 			if err != nil || state.Revision != lost.revision {
 				t.Errorf("reconnect = %+v, %v", state, err)
 			}
-			late := *before.record.next(t, l)
+			late := *next(t, l, before)
 			if done, err := l.write(t.Context(), &late); done || err != nil {
 				t.Errorf("a late request: %t, %v", done, err)
 			}
@@ -272,10 +272,10 @@ func TestAfterALostWriteALogConnectsAgain(t *testing.T) {
 	}
 }
 
-// next returns the record after one, as it may still be on its way.
-func (r record) next(t *testing.T, l *Log) *change {
+// next returns the record after the end of a log, as it may still be on its way.
+func next(t *testing.T, l *Log, end position) *change {
 	t.Helper()
-	c, err := l.prepare(position{log: l.last().log, record: r, known: time.Now()}, r, appendRow(nil, &mirror.Row{Revision: 1, Key: "late"}))
+	c, err := l.prepare(end, end.record, appendRow(nil, &mirror.Row{Revision: 1, Key: "late"}))
 	if err != nil {
 		t.Fatal(err)
 	}

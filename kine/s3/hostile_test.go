@@ -38,7 +38,7 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 			}
 			return data
 		},
-		"WrongSum": func(t *testing.T, l *Log, key string, data []byte) []byte {
+		"WrongSum": func(t *testing.T, l *Log, _ string, data []byte) []byte {
 			t.Helper()
 			c, err := l.coder()
 			if err != nil {
@@ -85,7 +85,6 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data = nil
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
