@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,6 +35,7 @@ var storesIn = map[string]storeIn{
 	"MySQL":      {testservers.MariaDB, rowsIn("mysql")},
 	"Etcd":       {testservers.Etcd, keysIn},
 	"NATS":       {testservers.NATS, messagesIn},
+	"S3":         {testservers.S3, objectsIn},
 }
 
 func rowsIn(driver string) func(context.Context, string) (int, error) {
@@ -67,6 +70,29 @@ func messagesIn(ctx context.Context, dsn string) (int, error) {
 		return 0, err
 	}
 	return int(stream.CachedInfo().State.Msgs), nil
+}
+
+func objectsIn(ctx context.Context, dsn string) (n int, err error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		return 0, err
+	}
+	secret, _ := u.User.Password()
+	client, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(u.User.Username(), secret, ""), Region: "us-east-1"})
+	if err != nil {
+		return 0, err
+	}
+	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	for o := range client.ListObjectsIter(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix + "/", Recursive: true}) {
+		if o.Err != nil {
+			return 0, o.Err
+		}
+		n++
+	}
+	if n == 0 {
+		err = errors.New("there are no objects")
+	}
+	return n, err
 }
 
 func keysIn(ctx context.Context, dsn string) (int, error) {

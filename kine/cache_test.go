@@ -5,6 +5,7 @@ package kine_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,7 +19,7 @@ import (
 // onCached runs a test in a new place of each type of server whose stores have a cache.
 func onCached(t *testing.T, test func(*testing.T, place)) {
 	t.Helper()
-	for _, kind := range []kine.ServerType{kine.Etcd, kine.NATS} {
+	for _, kind := range []kine.ServerType{kine.Etcd, kine.NATS, kine.S3} {
 		t.Run(string(kind), func(t *testing.T) { test(t, inServer(t, kind)) })
 	}
 }
@@ -107,4 +108,30 @@ func TestACacheIsOpenOnce(t *testing.T) {
 		}
 		create(t, s, "/registry/a", "1")
 	})
+}
+
+// A store in object storage is a log that grows with each write. From time to time, all rows replace it.
+func TestALogOfObjectsIsReplacedByABase(t *testing.T) {
+	p := inServer(t, kine.S3)
+	s := p.open(t)
+	rev := create(t, s, "/registry/often", "0")
+	kept := create(t, s, "/registry/kept", "1")
+	remove(t, s, "/registry/gone", create(t, s, "/registry/gone", "1"))
+	for i := range 1200 { // a base is due after 1000
+		rev = put(t, s, "/registry/often", fmt.Sprint(i), rev)
+	}
+	until(t, func() bool {
+		rev = put(t, s, "/registry/often", "more", rev)
+		return len(p.keysS3(t)) < 1000
+	})
+	last := put(t, s, "/registry/often", "last", rev)
+	closeStore(t, s)
+	s = p.elsewhere(t).open(t)
+	if value(t, s, "/registry/often") != "last" || value(t, s, "/registry/kept") != "1" || value(t, s, "/registry/gone") != "" {
+		t.Error("the store has not what was acknowledged")
+	}
+	if now := mustRevision(t, s); now <= last {
+		t.Errorf("the revision is %d after %d", now, last)
+	}
+	put(t, s, "/registry/kept", "2", kept)
 }

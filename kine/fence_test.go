@@ -208,6 +208,12 @@ func TestHostileNoErrorHasThePassword(t *testing.T) {
 		"nats://u:" + secret + "@127.0.0.1:1/DB", "tls://u:" + secret + "@127.0.0.1:1/DB", "nats://u:" + secret + "@127.0.0.1:port/DB", "nats://u:" + secret + "@127.0.0.1:1",
 		"nats://u:" + secret + "@127.0.0.1:1/DB?replicas=x" + secret, "nats://u:" + secret + "@127.0.0.1:1/D.B", "nats://u:" + secret + "%zz@h:1/DB", secret,
 	}
+	dsns[kine.S3] = []string{
+		"http://u:" + secret + "@127.0.0.1:1/bucket/a", "https://u:" + secret + "@127.0.0.1:1/bucket/a", "http://u:" + secret + "@127.0.0.1:port/bucket/a",
+		"http://u:" + secret + "@127.0.0.1:1", "http://u:" + secret + "@127.0.0.1:1/BUCKET/a", "http://u:" + secret + "@127.0.0.1:1/bucket//a",
+		"http://u:" + secret + "@127.0.0.1:1,127.0.0.1:2/bucket/a", "http://u:" + secret + "@127.0.0.1:1/bucket/a?region=x&region=" + secret,
+		"http://u:" + secret + "@127.0.0.1:1/bucket/a?path-style=" + secret, "http://u:" + secret + "%zz@h:1/bucket/a", secret,
+	}
 	refuses := func(t *testing.T, kind kine.ServerType, dsn string) {
 		t.Helper()
 		_, err := kine.Open(t.Context(), kine.Options{Name: "demo", Path: filepath.Join(t.TempDir(), "cache.db"), Server: &kine.Server{Type: kind, DSN: dsn, ID: "1"}})

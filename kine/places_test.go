@@ -26,6 +26,7 @@ func onEach(t *testing.T, test func(*testing.T, place)) {
 	t.Run("MariaDB", func(t *testing.T) { test(t, inServer(t, kine.MySQL)) })
 	t.Run("Etcd", func(t *testing.T) { test(t, inServer(t, kine.Etcd)) })
 	t.Run("NATS", func(t *testing.T) { test(t, inServer(t, kine.NATS)) })
+	t.Run("S3", func(t *testing.T) { test(t, inServer(t, kine.S3)) })
 }
 
 // onServers runs a test in a new place of each type of server.
@@ -35,6 +36,7 @@ func onServers(t *testing.T, test func(*testing.T, place)) {
 	t.Run("MariaDB", func(t *testing.T) { test(t, inServer(t, kine.MySQL)) })
 	t.Run("Etcd", func(t *testing.T) { test(t, inServer(t, kine.Etcd)) })
 	t.Run("NATS", func(t *testing.T) { test(t, inServer(t, kine.NATS)) })
+	t.Run("S3", func(t *testing.T) { test(t, inServer(t, kine.S3)) })
 }
 
 func file(t testing.TB) place {
@@ -46,7 +48,7 @@ func inServer(t testing.TB, kind kine.ServerType) place {
 	t.Helper()
 	start := map[kine.ServerType]func(testing.TB) *testservers.Server{
 		kine.PostgreSQL: testservers.PostgreSQL, kine.MySQL: testservers.MariaDB, kine.Etcd: testservers.Etcd,
-		kine.NATS: testservers.NATS,
+		kine.NATS: testservers.NATS, kine.S3: testservers.S3,
 	}[kind]
 	server := start(t)
 	p := place{server: &kine.Server{Type: kind, DSN: server.Database(t), ID: "1"}, runs: server}

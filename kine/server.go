@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/kine/nats"
 	"github.com/berth-dev/berth/kine/postgres"
 	"github.com/berth-dev/berth/kine/remote"
+	"github.com/berth-dev/berth/kine/s3"
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
@@ -34,10 +35,14 @@ const (
 	MySQL      ServerType = "MySQL" // or MariaDB
 	Etcd       ServerType = "Etcd"
 	NATS       ServerType = "NATS"
+	S3         ServerType = "S3" // object storage with the S3 protocol
 )
 
 // Cached reports whether a store in such a server has a cache on the disk.
-func (t ServerType) Cached() bool { return t == Etcd || t == NATS }
+func (t ServerType) Cached() bool { return t == Etcd || t == NATS || t == S3 }
+
+// HasClientCertificates reports whether a client may prove who it is to such a server by a certificate of Server.Cert.
+func (t ServerType) HasClientCertificates() bool { return t.Cached() }
 
 // Server is a database in a server, which has the store of one space.
 type Server struct {
@@ -46,7 +51,7 @@ type Server struct {
 	DSN string
 	// CA has certificates in PEM, with one of which the server must prove who it is. If it is empty, the DSN decides.
 	CA []byte
-	// Cert and Key are a certificate of the client and its key, in PEM, for a server of type Etcd or NATS. They may be empty.
+	// Cert and Key are a certificate of the client and its key, in PEM, for a server of type Etcd, NATS, or S3. They may be empty.
 	Cert, Key []byte
 	// ID is the ID of the space. A database that was opened for another space or ID is never opened.
 	ID string
@@ -65,13 +70,13 @@ func (s Server) database(space, cache string, maxBytes int64) (db serverDatabase
 		dialect, err = postgres.New(s.DSN, s.CA)
 	case MySQL:
 		dialect, err = mysql.New(s.DSN, s.CA)
-	case Etcd, NATS:
+	case Etcd, NATS, S3:
 		var log mirror.Log
 		if log, err = s.log(owner); err == nil {
 			db = keyValueServer{mirror.New(log, owner, cache, maxBytes)}
 		}
 	default:
-		err = fmt.Errorf("the type must be %s, %s, %s, or %s, not %q", PostgreSQL, MySQL, Etcd, NATS, s.Type)
+		err = fmt.Errorf("the type must be %s, %s, %s, %s, or %s, not %q", PostgreSQL, MySQL, Etcd, NATS, S3, s.Type)
 	}
 	if err != nil {
 		return nil, err
@@ -87,10 +92,14 @@ func (s Server) database(space, cache string, maxBytes int64) (db serverDatabase
 
 func (s Server) log(owner dbms.Owner) (mirror.Log, error) {
 	config := mirror.Config{DSN: s.DSN, CA: s.CA, Cert: s.Cert, Key: s.Key}
-	if s.Type == NATS {
+	switch s.Type {
+	case NATS:
 		return nats.New(config, owner)
+	case S3:
+		return s3.New(config, owner)
+	default:
+		return etcd.New(config, owner)
 	}
-	return etcd.New(config, owner)
 }
 
 func openServer(ctx context.Context, o Options, log klog.Logger) (*Store, error) {

@@ -11,12 +11,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	natsclient "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/berth-dev/berth/kine"
+	"github.com/berth-dev/berth/kine/dbms"
+	"github.com/berth-dev/berth/kine/mirror"
+	"github.com/berth-dev/berth/kine/s3"
 )
 
 // advance takes the store of a place over, as far as the next write or check of another process can notice.
@@ -60,6 +65,10 @@ func (p place) advance(t *testing.T) {
 		js.publish(t, &natsclient.Msg{Subject: stream + ".meta", Header: natsclient.Header{"Berth-State": {string(text)}}})
 		return
 	}
+	if p.server.Type == kine.S3 {
+		p.takeOverS3(t)
+		return
+	}
 	p.exec(t, "UPDATE berth_owner SET epoch = epoch + 1")
 }
 
@@ -79,6 +88,10 @@ func (p place) occupy(t *testing.T) {
 			t.Fatal(err)
 		}
 		js.publish(t, &natsclient.Msg{Subject: stream + ".other"})
+		return
+	}
+	if p.server.Type == kine.S3 {
+		p.putS3(t, "other")
 		return
 	}
 	p.exec(t, "CREATE TABLE kine (id INTEGER)")
@@ -150,4 +163,55 @@ func (p place) nats(t *testing.T) (natsStreams, string) {
 		t.Fatal(err)
 	}
 	return natsStreams{js}, strings.TrimPrefix(u.Path, "/")
+}
+
+// takeOverS3 takes the log of a place over.
+func (p place) takeOverS3(t *testing.T) {
+	t.Helper()
+	log, err := s3.New(mirror.Config{DSN: p.server.DSN}, dbms.Owner{Space: "demo", ID: p.server.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if _, err := log.TakeOver(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// s3 returns a client, and the bucket and the prefix of a place.
+func (p place) s3(t *testing.T) (client *minio.Client, bucket, prefix string) {
+	t.Helper()
+	u, err := url.Parse(p.server.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, _ := u.User.Password()
+	client, err = minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(u.User.Username(), secret, ""), Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, prefix, _ = strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	return client, bucket, prefix + "/"
+}
+
+// putS3 writes an object below the prefix of a place.
+func (p place) putS3(t *testing.T, name string) {
+	t.Helper()
+	client, bucket, prefix := p.s3(t)
+	if _, err := client.PutObject(t.Context(), bucket, prefix+name, strings.NewReader("1"), 1, minio.PutObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keysS3 returns the keys of the objects below the prefix of a place.
+func (p place) keysS3(t *testing.T) (keys []string) {
+	t.Helper()
+	client, bucket, prefix := p.s3(t)
+	for o := range client.ListObjectsIter(t.Context(), bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		keys = append(keys, o.Key)
+	}
+	return keys
 }

@@ -283,7 +283,7 @@ func (s *Server) Exec(ctx context.Context, statement string) error {
 
 // Stop ends all servers and removes their files. TestMain calls it at the end.
 func Stop() {
-	for _, s := range []*Server{postgres, mariadb, etcd, nats} {
+	for _, s := range []*Server{postgres, mariadb, etcd, nats, s3} {
 		s.Stop()
 	}
 }

@@ -193,10 +193,20 @@ func (l *loader) add(r Row) error {
 	size := int64(len(r.Key)*3 + len(r.Value) + 100)
 	l.rows, l.bytes, l.total, l.last = l.rows+1, l.bytes+size, l.total+size, max(l.last, r.Revision)
 	if l.total > l.limit {
+		if err := l.measure(); err != nil {
+			return err
+		}
+	}
+	if l.total > l.limit {
 		return fmt.Errorf("it has more than %d bytes, and the store may not be that large", l.limit)
 	}
 	if l.rows < loadRows && l.bytes < loadBytes {
 		return nil
 	}
 	return l.commit()
+}
+
+// measure counts the rows without those that later ones have replaced.
+func (l *loader) measure() error {
+	return l.tx.QueryRowContext(l.ctx, "SELECT COALESCE(SUM(LENGTH(name) * 3 + COALESCE(LENGTH(value), 0) + 100), 0) FROM kine").Scan(&l.total)
 }

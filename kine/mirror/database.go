@@ -40,6 +40,8 @@ type Database struct {
 	lock     io.Closer
 	open     bool // the cache is open
 
+	compaction compaction
+
 	epoch      atomic.Int64
 	generation int64
 
@@ -183,6 +185,7 @@ func (d *Database) Commit(ctx context.Context, tx *sql.Tx) error {
 		d.unsure = rows
 		return &behindError{err}
 	}
+	d.compact()
 	return nil
 }
 
@@ -281,11 +284,19 @@ func (d *Database) knewAt(t time.Time) {
 	}
 }
 
-// Release closes all connections until the next use.
-func (d *Database) Release() error { return errors.Join(d.Database.Release(), d.log.Release()) }
+// Release closes all connections until the next use. If the log is being compacted, it does so after that.
+func (d *Database) Release() error {
+	if d.compaction.postpone() {
+		return nil
+	}
+	return d.release()
+}
+
+func (d *Database) release() error { return errors.Join(d.Database.Release(), d.log.Release()) }
 
 // Close closes all connections. A cache that was found damaged is not used again.
 func (d *Database) Close(sound bool) (err error) {
+	d.compaction.stop()
 	if d.open {
 		if !sound || d.unsure != nil {
 			err = d.removeMark()

@@ -8,5 +8,5 @@
 // conflicts, because only one process writes to a log at a time: each takes it over (see [Database.Open]). The cache also has the
 // recent history, for watches. It may be lost at any time: what the log has makes a new one, without the history.
 //
-// The packages etcd and nats make a Log.
+// The packages etcd, nats, and s3 make a Log.
 package mirror

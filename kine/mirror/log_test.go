@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/kine/etcd"
 	"github.com/berth-dev/berth/kine/mirror"
 	"github.com/berth-dev/berth/kine/nats"
+	"github.com/berth-dev/berth/kine/s3"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +43,7 @@ func onEach(t *testing.T, test func(t *testing.T, open func() mirror.Log)) {
 		log   func(mirror.Config, dbms.Owner) (mirror.Log, error)
 	}{
 		"Etcd": {testservers.Etcd, func(c mirror.Config, o dbms.Owner) (mirror.Log, error) { return etcd.New(c, o) }},
+		"S3":   {testservers.S3, func(c mirror.Config, o dbms.Owner) (mirror.Log, error) { return s3.New(c, o) }},
 		"NATS": {testservers.NATS, func(c mirror.Config, o dbms.Owner) (mirror.Log, error) { return nats.New(c, o) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -230,7 +230,7 @@ func checkSpec(spec *v1alpha1.SpaceSpec, path *field.Path) (errs field.ErrorList
 	if spec.Isolation != "" && spec.Isolation != v1alpha1.Shared && spec.Isolation != v1alpha1.Dedicated {
 		errs = append(errs, field.NotSupported(path.Child("isolation"), spec.Isolation, []v1alpha1.Isolation{v1alpha1.Shared, v1alpha1.Dedicated}))
 	}
-	types := []v1alpha1.StoreType{v1alpha1.StoreSQLite, v1alpha1.StorePostgreSQL, v1alpha1.StoreMySQL, v1alpha1.StoreEtcd, v1alpha1.StoreNATS}
+	types := []v1alpha1.StoreType{v1alpha1.StoreSQLite, v1alpha1.StorePostgreSQL, v1alpha1.StoreMySQL, v1alpha1.StoreEtcd, v1alpha1.StoreNATS, v1alpha1.StoreS3}
 	if spec.Store.Type != "" && !slices.Contains(types, spec.Store.Type) {
 		errs = append(errs, field.NotSupported(path.Child("store", "type"), spec.Store.Type, types))
 	}

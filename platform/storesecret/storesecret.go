@@ -51,7 +51,7 @@ func Read(ctx context.Context, host client.Reader, namespace, space string, stor
 	if server.DSN == "" {
 		return nil, fmt.Errorf("%w: Secret %s has no key %s", kine.ErrServer, name, dsnKey)
 	}
-	if server.Type == kine.Etcd || server.Type == kine.NATS {
+	if server.Type.HasClientCertificates() {
 		server.Cert, server.Key = secret.Data[certKey], secret.Data[keyKey]
 	}
 	return server, nil

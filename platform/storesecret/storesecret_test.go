@@ -60,6 +60,7 @@ func TestASpaceGetsTheDatabaseOfASecretThatIsForIt(t *testing.T) {
 		"MySQL":      {"The Secret is for the space.", "platform", v1alpha1.Store{Type: v1alpha1.StoreMySQL, SecretName: "own"}, &kine.Server{Type: kine.MySQL, DSN: "secret-dsn", CA: []byte("ca")}, ""},
 		"Etcd":       {"Its clients may have certificates.", "platform", v1alpha1.Store{Type: v1alpha1.StoreEtcd, SecretName: "own"}, &kine.Server{Type: kine.Etcd, DSN: "secret-dsn", CA: []byte("ca"), Cert: []byte("cert"), Key: []byte("key")}, ""},
 		"NATS":       {"Its clients may have certificates.", "platform", v1alpha1.Store{Type: v1alpha1.StoreNATS, SecretName: "own"}, &kine.Server{Type: kine.NATS, DSN: "secret-dsn", CA: []byte("ca"), Cert: []byte("cert"), Key: []byte("key")}, ""},
+		"S3":         {"Its clients may have certificates.", "platform", v1alpha1.Store{Type: v1alpha1.StoreS3, SecretName: "own"}, &kine.Server{Type: kine.S3, DSN: "secret-dsn", CA: []byte("ca"), Cert: []byte("cert"), Key: []byte("key")}, ""},
 		"Others":     {"S: it is another space's.", "platform", v1alpha1.Store{Type: v1alpha1.StoreMySQL, SecretName: "other"}, nil, "not for this space"},
 		"Unlabelled": {"S: nobody has said whose it is.", "platform", v1alpha1.Store{Type: v1alpha1.StoreMySQL, SecretName: "plain"}, nil, "berth.dev/space=team-a"},
 		"Elsewhere":  {"S: only one namespace is read.", "platform", v1alpha1.Store{Type: v1alpha1.StoreMySQL, SecretName: "theirs"}, nil, "not found"},

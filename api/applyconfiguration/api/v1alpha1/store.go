@@ -15,13 +15,13 @@ import (
 // Store is where a space's objects are stored.
 type StoreApplyConfiguration struct {
 	// type is SQLite for a file in the data directory of the platform, or the type of the database server. MySQL is also for
-	// MariaDB. It can't be changed. With Etcd and NATS, the data directory has a cache of the store, too. Defaults to
-	// SQLite.
+	// MariaDB, and S3 is for object storage. It can't be changed. With Etcd, NATS, and S3, the data directory has a cache of the
+	// store, too. Defaults to SQLite.
 	Type *apiv1alpha1.StoreType `json:"type,omitempty"`
-	// secretName is the name of a Secret in the namespace of the platform, with the keys dsn and optionally ca.crt, and for Etcd and
-	// NATS also tls.crt and tls.key. The Secret must have the label berth.dev/space with the name of the space as its value. The
-	// database, the prefix of keys in etcd, or the stream in NATS must be one of its own for the space. A change takes effect at the
-	// next start of the space.
+	// secretName is the name of a Secret in the namespace of the platform, with the keys dsn and optionally ca.crt, and for Etcd,
+	// NATS, and S3 also tls.crt and tls.key. The Secret must have the label berth.dev/space with the name of the space as its value.
+	// The database, the prefix of keys in etcd or in a bucket, or the stream in NATS must be one of its own for the space. A change
+	// takes effect at the next start of the space.
 	SecretName *string `json:"secretName,omitempty"`
 }
 

@@ -1,0 +1,154 @@
+// Copyright The Berth Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package s3
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/berth-dev/berth/kine/mirror"
+	"github.com/berth-dev/berth/kine/sqlite"
+)
+
+// maxTakeovers is how many takeovers a record has. If there are more within the days for which they are kept, the first ones are deleted
+// earlier: with one in each second, after some hours.
+const maxTakeovers = 20_000
+
+// errContended means that other processes were faster each time.
+var errContended = errors.New("other processes take the store over all the time")
+
+// TakeOver makes this process the one that writes. It fails with errUnconditional if the storage would let others write, too.
+func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range attempts {
+		end, _, err := l.read(ctx)
+		if err == nil {
+			err = end.CheckExpected(l.String(), expected)
+		}
+		if err == nil && end.log == "" {
+			if err = l.begin(ctx); err == nil || errors.Is(err, errExists) {
+				continue // from now on, there is a log
+			}
+		}
+		if err != nil {
+			return mirror.State{}, err
+		}
+		takeovers, err := l.takeoversOf(ctx, end)
+		if err != nil {
+			return mirror.State{}, err
+		}
+		next := end.record
+		next.Space, next.ID, next.Epoch, next.Start = l.owner.Space, l.owner.ID, end.Epoch+1, end.Number+1
+		next.Takeovers = append(takeovers, takeover{next.Start, l.now().Unix()})
+		change, err := l.prepare(end, next, nil)
+		if err != nil {
+			return mirror.State{}, err
+		}
+		done, err := l.write(ctx, change)
+		if err != nil {
+			return mirror.State{}, err
+		}
+		if !done {
+			continue
+		}
+		switch err := l.bucket.create(ctx, change.key, change.data); {
+		case err == nil:
+			return mirror.State{}, errUnconditional
+		case !errors.Is(err, errExists):
+			return mirror.State{}, fmt.Errorf("find out whether the storage supports conditional writes: %w", err)
+		}
+		l.lost = nil
+		l.tookOver(next.Takeovers)
+		return end.State(), nil
+	}
+	return mirror.State{}, errContended
+}
+
+func (l *Log) tookOver(all []takeover) {
+	l.knowing.Lock()
+	defer l.knowing.Unlock()
+	l.takeovers, l.untidy, l.compactAt = all, true, 0
+}
+
+// begin creates a log without records. It fails with errExists if another process has done that.
+func (l *Log) begin(ctx context.Context) error {
+	others, err := l.bucket.list(ctx, "", 1)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		if others[0].key == storeKey {
+			return errExists
+		}
+		return fmt.Errorf("%w: there is the object %s%.200s, but no object %s; use a prefix of its own for each space", sqlite.ErrNotStore,
+			l.target.prefix, others[0].key, storeKey)
+	}
+	c, err := l.coder()
+	if err != nil {
+		return err
+	}
+	data, err := c.encode(header{Object: storeKey, Store: &identity{Space: l.owner.Space, ID: l.owner.ID, Log: rand.Text()}}, nil)
+	if err != nil {
+		return err
+	}
+	return l.bucket.create(ctx, storeKey, data)
+}
+
+// takeoversOf returns the last takeovers up to the end of a log, without those whose records needn't be kept.
+func (l *Log) takeoversOf(ctx context.Context, end position) ([]takeover, error) {
+	if end.Number == 0 {
+		return nil, nil
+	}
+	all := end.Takeovers
+	if end.Start != end.Number {
+		start, err := l.record(ctx, end.log, end.Start, 0)
+		if errors.Is(err, errMissing) {
+			err = fmt.Errorf("%w: its record %s is missing", sqlite.ErrDamaged, recordKey(end.log, end.Start))
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = start.Takeovers
+	}
+	oldest := l.now().Add(-l.limits.keep).Unix()
+	all = slices.DeleteFunc(slices.Clone(all), func(t takeover) bool { return t.Time < oldest })
+	return all[max(0, len(all)-maxTakeovers+1):], nil
+}
+
+// Reconnect makes sure that nothing that this process has sent can take effect any more: if a record is still on its way, its number is
+// used afterwards.
+func (l *Log) Reconnect(ctx context.Context) (mirror.State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := l.last()
+	l.bucket.release()
+	for range attempts {
+		end, _, err := l.read(ctx)
+		if err == nil {
+			err = l.checkOwn(own, end)
+		}
+		if err != nil {
+			return mirror.State{}, err
+		}
+		next := end.record
+		next.Takeovers = nil
+		change, err := l.prepare(end, next, nil)
+		if err != nil {
+			return mirror.State{}, err
+		}
+		done, err := l.write(ctx, change)
+		if err != nil {
+			return mirror.State{}, err
+		}
+		if done {
+			l.lost = nil
+			return end.State(), nil
+		}
+	}
+	return mirror.State{}, &lostError{errors.New("the state changes all the time")}
+}
