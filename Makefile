@@ -102,7 +102,7 @@ check-style: ## Check what `make lint` does, except for generated files.
 	$(TOOL) golangci-lint-kube-api-linter run
 	for module in $(MODULES); do (cd hack/$$module && $(HACKTOOL) golangci-lint-kube-api-linter run -c ../../.golangci.yml) || exit 1; done
 	go mod tidy -diff
-	for module in tools vale helm plots image kind kind/kubernetes-1.33 conformance drivers dex keystone; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
+	for module in tools vale helm plots image kind kind/kubernetes-1.33 conformance drivers dex keystone s3; do (cd hack/$$module && go mod tidy -diff) || exit 1; done
 	$(HELM) lint --strict charts/berth charts/space
 	$(VALE) $(PROSE)
 	hack/check-package-size
