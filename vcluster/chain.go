@@ -227,7 +227,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
-	c.documents, err = shared.documentsOf(offers).Add(
+	c.documents = shared.documentsOf(offers).Add(
 		c.server.GenericAPIServer, extensionsServer.GenericAPIServer, aggregator.GenericConfig.Config, crds, config.Account)
-	return c, err
+	return c, nil
 }

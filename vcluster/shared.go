@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,15 +29,15 @@ import (
 type sharedAPI struct {
 	*builtin.API
 	// documents are those of tenants' spaces, and plain those of other control planes.
-	documents, plain func() *openapi.Documents
+	documents, plain *openapi.Documents
 }
 
 // documentsOf returns the OpenAPI documents of control planes with an offer: one for all, so that what not all of them offer is not there.
 func (s *sharedAPI) documentsOf(o builtin.Offers) *openapi.Documents {
 	if o.Tenant {
-		return s.documents()
+		return s.documents
 	}
-	return s.plain()
+	return s.plain
 }
 
 // builtinAPI is created by the first control plane that succeeds.
@@ -99,8 +100,8 @@ func newBuiltinAPI() (*sharedAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := func(everywhere builtin.Offers) func() *openapi.Documents {
-		return sync.OnceValue(func() *openapi.Documents { return &openapi.Documents{Builtin: api.OpenAPI(everywhere)} })
+	with := func(everywhere builtin.Offers) *openapi.Documents {
+		return &openapi.Documents{Builtin: func() http.Handler { return api.OpenAPI(everywhere) }}
 	}
 	return &sharedAPI{API: api, documents: with(builtin.Offers{Tenant: true}), plain: with(builtin.Offers{})}, nil
 }

@@ -87,7 +87,7 @@ func (d *SpaceDocuments) crdRoots() (map[string]handler3.OpenAPIV3DiscoveryGroup
 
 // serveCRDs serves the document that describes the CRDs of one group and version. It is made for each request and not kept:
 // it takes a third of a megabyte for each version of each CRD, however small that is, and clients keep it themselves.
-func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, path string) {
+func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, shared *sharedDocuments, path string) {
 	paths, err := d.crdsByPath()
 	if err != nil {
 		refusal.Serve(w, r, err)
@@ -113,7 +113,7 @@ func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, path 
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	made, err := d.makeV3(r, path, crds)
+	made, err := d.makeV3(r, shared, path, crds)
 	if err != nil {
 		h.Del("Cache-Control")
 		h.Del("Etag")
@@ -130,10 +130,10 @@ func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, path 
 // makeV3 makes a document in the form that a request asks for, as upstream does. What that takes is taken from the request's
 // reservation, which holds the answer until it is written. A space makes one document at a time, and the process two.
 func (d *SpaceDocuments) makeV3(
-	r *http.Request, path string, crds []*apiextensionsv1.CustomResourceDefinition,
+	r *http.Request, shared *sharedDocuments, path string, crds []*apiextensionsv1.CustomResourceDefinition,
 ) (*httptest.ResponseRecorder, error) {
 	ctx := r.Context()
-	for _, turn := range []*semaphore.Weighted{d.user.making, d.v2.small} {
+	for _, turn := range []*semaphore.Weighted{d.user.making, shared.v2.small} {
 		if err := turn.Acquire(ctx, 1); err != nil {
 			return nil, fmt.Errorf("wait for other OpenAPI documents: %w", err)
 		}

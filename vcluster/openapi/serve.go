@@ -29,10 +29,11 @@ const (
 // aggregator, which would make and keep both in each server and ask each server
 // of the chain every second whether it has changed, is not run.
 type Documents struct {
-	Builtin http.Handler
+	// Builtin makes those of the built-in APIs.
+	Builtin func() http.Handler
 
 	mu     sync.Mutex
-	shared *sharedDocuments // nil until the first server is built
+	shared *sharedDocuments // nil until somebody asks for one
 }
 
 // sharedDocuments are what is the same in all spaces. They do not change.
@@ -47,22 +48,27 @@ type part struct {
 	paths   map[string]handler3.OpenAPIV3DiscoveryGroupVersion
 }
 
-// Add has first, the first server of a chain, serve them. extensions is the
-// chain's server of CRDs. Both are described by c.
+// Add has first, the first server of a chain, serve them. extensions is the chain's server of CRDs. Both are described by c. What is
+// shared is made when it is first asked for, as that takes as long as ten starts of a space, and most processes are never asked.
 func (d *Documents) Add(
 	first, extensions *genericapiserver.GenericAPIServer, c *genericapiserver.Config, crds crdinformers.CustomResourceDefinitionInformer,
 	a *bounds.Account,
-) (*SpaceDocuments, error) {
-	shared, err := d.get(first, extensions, c)
-	if err != nil {
-		return nil, err
-	}
-	own := &SpaceDocuments{sharedDocuments: shared, user: newDocumentUser(a), crds: crds}
+) *SpaceDocuments {
+	own := &SpaceDocuments{user: newDocumentUser(a), crds: crds}
+	own.shared = func() (*sharedDocuments, error) { return d.get(first, extensions, c) }
+	own.made = d.made
 	m := first.Handler.NonGoRestfulMux
 	m.HandleFunc(openAPIV2Path, own.serveV2)
 	m.HandleFunc(openAPIV3Path, own.serveV3Root)
 	m.HandlePrefix(openAPIV3Path+"/", http.HandlerFunc(own.serveV3))
-	return own, nil
+	return own
+}
+
+// made returns what is shared, or nil if nobody has asked for it.
+func (d *Documents) made() *sharedDocuments {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shared
 }
 
 // get makes what is shared, if no other has. It keeps nothing of the servers.
@@ -74,7 +80,8 @@ func (d *Documents) get(first, extensions *genericapiserver.GenericAPIServer, c 
 	}
 	firstV2, firstHandler := describeServer(first, c)
 	crdsV2, crdsHandler := describeServer(extensions, c)
-	builtinV2, err := download(d.Builtin)
+	builtin := d.Builtin()
+	builtinV2, err := download(builtin)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +89,7 @@ func (d *Documents) get(first, extensions *genericapiserver.GenericAPIServer, c 
 	if shared.v2, err = newMergedDocuments(firstV2, builtinV2, crdsV2); err != nil {
 		return nil, err
 	}
-	for _, h := range []http.Handler{firstHandler, d.Builtin, crdsHandler} {
+	for _, h := range []http.Handler{firstHandler, builtin, crdsHandler} {
 		paths, err := rootOf(h)
 		if err != nil {
 			return nil, err

@@ -24,16 +24,21 @@ import (
 
 // SpaceDocuments are those of a space: the shared ones, and those of version 3 that describe its CRDs.
 type SpaceDocuments struct {
-	*sharedDocuments
-	user *documentUser
-	crds crdinformers.CustomResourceDefinitionInformer
+	shared func() (*sharedDocuments, error) // makes them, if nobody has
+	made   func() *sharedDocuments          // nil if nobody has
+	user   *documentUser
+	crds   crdinformers.CustomResourceDefinitionInformer
 	// Aggregated lists those of version 3 that pods serve: asked for, they are
 	// passed on and not kept.
 	Aggregated func() []string
 }
 
 // Close drops what is kept for the space.
-func (d *SpaceDocuments) Close() { d.v2.kept.leave(d.user) }
+func (d *SpaceDocuments) Close() {
+	if shared := d.made(); shared != nil {
+		shared.v2.kept.leave(d.user)
+	}
+}
 
 func (d *SpaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 	crds, err := d.crds.Lister().List(labels.Everything())
@@ -41,7 +46,12 @@ func (d *SpaceDocuments) serveV2(w http.ResponseWriter, r *http.Request) {
 		refusal.Serve(w, r, err)
 		return
 	}
-	h, err := d.v2.handler(r.Context(), d.user, crds)
+	shared, err := d.shared()
+	if err != nil {
+		refusal.Serve(w, r, err)
+		return
+	}
+	h, err := shared.v2.handler(r.Context(), d.user, crds)
 	if err != nil {
 		refusal.Serve(w, r, err)
 		return
@@ -59,8 +69,13 @@ func (d *SpaceDocuments) serveV3Root(w http.ResponseWriter, r *http.Request) {
 		refusal.Serve(w, r, err)
 		return
 	}
+	shared, err := d.shared()
+	if err != nil {
+		refusal.Serve(w, r, err)
+		return
+	}
 	root := handler3.OpenAPIV3Discovery{Paths: paths}
-	for _, p := range d.v3 {
+	for _, p := range shared.v3 {
 		maps.Copy(root.Paths, p.paths)
 	}
 	for _, path := range d.Aggregated() {
@@ -77,14 +92,19 @@ func (d *SpaceDocuments) serveV3Root(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *SpaceDocuments) serveV3(w http.ResponseWriter, r *http.Request) {
+	shared, err := d.shared()
+	if err != nil {
+		refusal.Serve(w, r, err)
+		return
+	}
 	group := r.URL.Path[len(openAPIV3Path)+1:]
-	for _, p := range d.v3 {
+	for _, p := range shared.v3 {
 		if _, ok := p.paths[group]; ok {
 			p.handler.ServeHTTP(w, r)
 			return
 		}
 	}
-	d.serveCRDs(w, r, group)
+	d.serveCRDs(w, r, shared, group)
 }
 
 // download reads a handler's document of version 2 as upstream's aggregator does.
