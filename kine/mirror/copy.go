@@ -83,19 +83,25 @@ func currentRows(ctx context.Context, from *sql.Tx, put func(Row) error) (err er
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
-		var r Row
-		var created, createRevision, lease sql.NullInt64
-		if err := rows.Scan(&r.Revision, &r.Key, &created, &createRevision, &lease, &r.Value); err != nil {
-			return err
+		r, err := scanRow(rows)
+		if err == nil {
+			err = put(r)
 		}
-		if r.CreateRevision, r.Lease = createRevision.Int64, lease.Int64; created.Int64 != 0 {
-			r.CreateRevision = r.Revision
-		}
-		if err := put(r); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return rows.Err()
+}
+
+// scanRow reads a row of currentSQL.
+func scanRow(rows *sql.Rows) (r Row, err error) {
+	var created, createRevision, lease sql.NullInt64
+	err = rows.Scan(&r.Revision, &r.Key, &created, &createRevision, &lease, &r.Value)
+	if r.CreateRevision, r.Lease = createRevision.Int64, lease.Int64; created.Int64 != 0 {
+		r.CreateRevision = r.Revision
+	}
+	return r, err
 }
 
 // Drop deletes what the log has of the space. TakeOver must have succeeded.

@@ -208,9 +208,12 @@ func (d *Database) Recover(ctx context.Context) (last int64, err error) {
 		return 0, err
 	}
 	defer conn.Close()
-	if err := conn.QueryRowContext(ctx, lastSQL).Scan(&last); err != nil || state.Revision <= last {
+	if err := conn.QueryRowContext(ctx, lastSQL).Scan(&last); err != nil {
+		return 0, err
+	}
+	if state.Revision <= last {
 		d.unsure = nil
-		return state.Revision, err
+		return state.Revision, nil
 	}
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {

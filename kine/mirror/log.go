@@ -84,7 +84,7 @@ type Log interface {
 // Compacter is a Log that keeps changes until it is given all rows.
 type Compacter interface {
 	// Compact returns work that is due; nil if there is none. The caller has all rows up to the last Append. rows passes these to put,
-	// or later ones, all of one moment. The work may take long, and writes may be made meanwhile. If it fails, it is due again
+	// or for any key a later one. The work may take long, and writes may be made meanwhile. If it fails, it is due again
 	// after more writes.
 	Compact() (work func(ctx context.Context, rows func(put func(Row) error) error) error)
 }

@@ -15,17 +15,28 @@ import (
 
 func partKey(name string, part int) string { return fmt.Sprintf("%s%s/%08x", baseDir, name, part) }
 
-// upload returns a new name, whose objects are not deleted until done is called.
-func (l *Log) upload() (name string, done func()) {
+// upload returns a new name, whose objects are not deleted until done is called with the error of the record that names them. If it is
+// unknown whether there is such a record, they are not deleted until Reconnect has found out.
+func (l *Log) upload() (name string, done func(naming error)) {
 	name = rand.Text()
 	l.knowing.Lock()
 	defer l.knowing.Unlock()
 	l.uploading[name] = true
-	return name, func() {
+	return name, func(naming error) {
 		l.knowing.Lock()
 		defer l.knowing.Unlock()
 		delete(l.uploading, name)
+		if naming != nil && l.Fault(naming) == dbms.Lost {
+			l.unsure[name] = true
+		}
 	}
+}
+
+// sure records that it is known what the last record names.
+func (l *Log) sure() {
+	l.knowing.Lock()
+	defer l.knowing.Unlock()
+	clear(l.unsure)
 }
 
 // baseWriter writes a base, part by part.
@@ -50,7 +61,7 @@ func (w *baseWriter) flush() error {
 	if len(w.rows) == 0 {
 		return nil
 	}
-	c, err := w.log.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		return err
 	}
@@ -100,13 +111,14 @@ func (l *Log) Compact() func(ctx context.Context, rows func(put func(mirror.Row)
 // replaceBase writes another base, while records are appended, and makes it the current one.
 func (l *Log) replaceBase(ctx context.Context, of position, rows func(put func(mirror.Row) error) error) error {
 	name, done := l.upload()
-	defer done()
+	var naming error
+	defer func() { done(naming) }()
 	written, err := l.writeBase(ctx, name, of.record, rows)
 	if err != nil {
 		return err
 	}
-	if err := l.setBase(ctx, of, written); err != nil {
-		return err
+	if naming = l.setBase(ctx, of, written); naming != nil {
+		return naming
 	}
 	return l.clean(ctx)
 }
@@ -128,14 +140,15 @@ func (l *Log) Replace(ctx context.Context, revision int64, write func(put func(m
 		return &lostError{l.lost}
 	}
 	name, done := l.upload()
-	defer done()
+	var naming error
+	defer func() { done(naming) }()
 	to, err := l.writeBase(ctx, name, l.last().record, write)
 	if err != nil {
 		return err
 	}
-	err = l.change(ctx, func(r *record) { r.Base, r.Generation, r.Revision = to, r.Generation+1, revision }, nil)
-	if err != nil {
-		return err
+	naming = l.change(ctx, func(r *record) { r.Base, r.Generation, r.Revision = to, r.Generation+1, revision }, nil)
+	if naming != nil {
+		return naming
 	}
 	if err := l.clean(ctx); errors.Is(err, dbms.ErrFenced) {
 		return err

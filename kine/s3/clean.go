@@ -6,6 +6,7 @@ package s3
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -53,9 +54,8 @@ func (l *Log) needed() *kept {
 	k := &kept{names: map[string]bool{}, takeovers: map[int64]bool{}, since: l.now().Add(-l.limits.keep)}
 	l.knowing.Lock()
 	defer l.knowing.Unlock()
-	for name := range l.uploading {
-		k.names[name] = true
-	}
+	maps.Copy(k.names, l.uploading)
+	maps.Copy(k.names, l.unsure)
 	k.end = l.end
 	k.names[k.end.Base.Name], k.names[k.end.Files] = true, true
 	for _, t := range l.takeovers {
@@ -117,15 +117,15 @@ func (l *Log) Drop(ctx context.Context) error {
 	if err := l.checkStill(ctx, end); err != nil {
 		return err
 	}
-	last := recordKey(end.log, end.Number)
-	all := slices.DeleteFunc(listed, func(o object) bool { return !ours(o.key) || o.key == last })
+	start, last := recordKey(end.log, end.Start), recordKey(end.log, end.Number)
+	all := slices.DeleteFunc(listed, func(o object) bool { return !ours(o.key) || o.key == start || o.key == last })
 	if err := l.removeAll(ctx, all); err != nil {
 		return err
 	}
 	if err := l.checkStill(ctx, end); err != nil {
 		return err
 	}
-	for _, key := range []string{last, storeKey} {
+	for _, key := range []string{last, start, storeKey} { // after each of them, another Drop can go on
 		if err := l.bucket.remove(ctx, key); err != nil {
 			return err
 		}

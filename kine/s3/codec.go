@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
@@ -45,12 +46,18 @@ type codec struct {
 	decoder *zstd.Decoder
 }
 
+// coders is how many objects are encoded at once, and decoded, by all logs of the process: each takes some MiB.
+const coders = 4
+
+// sharedCodec is that of all logs of the process.
+var sharedCodec = sync.OnceValues(newCodec) //nolint:gochecknoglobals // It doesn't change.
+
 func newCodec() (*codec, error) {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(coders), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, err
 	}
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxObject), zstd.WithDecoderLowmem(true))
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(coders), zstd.WithDecoderMaxMemory(maxObject), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +150,9 @@ type base struct {
 	Number  int64 `json:"number"`
 	Written int64 `json:"written"`
 }
+
+// plausible reports whether there may be such a base. Somebody who has the keys of the bucket may have written anything.
+func (b base) plausible() bool { return b.Parts >= 0 && b.Parts <= maxListed && b.Bytes >= 0 }
 
 // takeover is the number of a record, and its time in seconds since 1970.
 type takeover struct {

@@ -28,7 +28,7 @@ func (l *Log) Files(ctx context.Context) (dbms.Files, mirror.State, error) {
 	if err != nil {
 		return dbms.Files{}, mirror.State{}, err
 	}
-	c, err := l.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		return dbms.Files{}, mirror.State{}, err
 	}
@@ -52,7 +52,7 @@ func (l *Log) SaveFiles(ctx context.Context, data map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	c, err := l.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,8 @@ func (l *Log) SaveFiles(ctx context.Context, data map[string][]byte) error {
 		return &lostError{l.lost}
 	}
 	name, done := l.upload()
-	defer done()
+	var naming error
+	defer func() { done(naming) }()
 	before := l.last().Files
 	object, err := c.encode(header{Object: filesDir + name}, text)
 	if err != nil {
@@ -71,8 +72,8 @@ func (l *Log) SaveFiles(ctx context.Context, data map[string][]byte) error {
 	if err := l.bucket.put(ctx, filesDir+name, object); err != nil {
 		return err
 	}
-	if err := l.change(ctx, func(r *record) { r.FilesEpoch, r.Files = r.Epoch, name }, nil); err != nil {
-		return err
+	if naming = l.change(ctx, func(r *record) { r.FilesEpoch, r.Files = r.Epoch, name }, nil); naming != nil {
+		return naming
 	}
 	if before != "" {
 		_ = l.bucket.remove(ctx, filesDir+before) // it has no effect, and is deleted with other leftovers otherwise

@@ -40,7 +40,7 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		},
 		"WrongSum": func(t *testing.T, l *Log, _ string, data []byte) []byte {
 			t.Helper()
-			c, err := l.coder()
+			c, err := sharedCodec()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,11 +53,24 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		},
 		"NoRows": func(t *testing.T, l *Log, key string, _ []byte) []byte {
 			t.Helper()
-			c, err := l.coder()
+			c, err := sharedCodec()
 			if err != nil {
 				t.Fatal(err)
 			}
 			data, err := c.encode(header{Object: key, Record: &record{Meta: mirror.Meta{Space: "demo", ID: "1", Epoch: 1}, Number: 4}}, []byte("\xff\xff\xff\xff\x7frows"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return data
+		},
+		"ManyParts": func(t *testing.T, _ *Log, key string, _ []byte) []byte {
+			t.Helper()
+			c, err := sharedCodec()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &record{Meta: mirror.Meta{Space: "demo", ID: "1", Epoch: 1}, Number: 4, Base: base{Name: "a", Parts: 2_000_000_000, Number: 1}}
+			data, err := c.encode(header{Object: key, Record: r}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +136,7 @@ func TestHostileFilesAreBounded(t *testing.T) {
 	if err := l.SaveFiles(t.Context(), map[string][]byte{"key": []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := l.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		t.Fatal(err)
 	}

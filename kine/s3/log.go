@@ -55,9 +55,6 @@ type Log struct {
 	limits limits
 	now    func() time.Time
 
-	coding sync.Mutex
-	codec  *codec // nil if it isn't in use
-
 	// mu is held while a record is written. lost means that this process may have written more than it knows.
 	mu   sync.Mutex
 	lost error
@@ -67,8 +64,8 @@ type Log struct {
 	end     position
 	// takeovers are those of the last days.
 	takeovers []takeover
-	// uploading are the names of bases and files that no record names yet.
-	uploading map[string]bool
+	// uploading are the names of bases and files that no record names yet; unsure those that a record may name.
+	uploading, unsure map[string]bool
 	// untidy means that an earlier process may have left objects. compactAt is the number of the record after which a base is tried
 	// again.
 	untidy    bool
@@ -97,7 +94,7 @@ func New(c mirror.Config, owner dbms.Owner) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{target: t, owner: owner, bucket: b, limits: defaults(), now: time.Now, uploading: map[string]bool{}}, nil
+	return &Log{target: t, owner: owner, bucket: b, limits: defaults(), now: time.Now, uploading: map[string]bool{}, unsure: map[string]bool{}}, nil
 }
 
 func (l *Log) String() string { return l.target.String() }
@@ -116,16 +113,6 @@ func numberOf(log, key string) (number int64, ok bool) {
 	}
 	number, err := strconv.ParseInt(digits, hexBase, 64)
 	return number, err == nil && number > 0
-}
-
-// coder returns the codec.
-func (l *Log) coder() (c *codec, err error) {
-	l.coding.Lock()
-	defer l.coding.Unlock()
-	if l.codec == nil {
-		l.codec, err = newCodec()
-	}
-	return l.codec, err
 }
 
 // last returns the end of the log as this process knows it; the zero position before a takeover.
@@ -230,7 +217,7 @@ func (l *Log) identity(ctx context.Context) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +240,7 @@ func (l *Log) record(ctx context.Context, log string, number, size int64) (recor
 }
 
 func (l *Log) decodeRecord(key string, number int64, data []byte) (record, []byte, error) {
-	c, err := l.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		return record{}, nil, err
 	}
@@ -262,7 +249,7 @@ func (l *Log) decodeRecord(key string, number int64, data []byte) (record, []byt
 		return record{}, nil, err
 	}
 	r := h.Record
-	if r == nil || r.Number != number || r.Epoch <= 0 || r.Revision < 0 || r.Base.Number < 0 || r.Base.Number >= number || r.Base.Parts < 0 {
+	if r == nil || r.Number != number || r.Epoch <= 0 || r.Revision < 0 || r.Base.Number < 0 || r.Base.Number >= number || !r.Base.plausible() {
 		return record{}, nil, fmt.Errorf("%w: the object %s is not a record of a log", sqlite.ErrDamaged, key)
 	}
 	return *r, rows, r.State().Owner.CheckIs(l.owner)
@@ -271,9 +258,6 @@ func (l *Log) decodeRecord(key string, number int64, data []byte) (record, []byt
 // Release closes connections until the next use.
 func (l *Log) Release() error {
 	l.bucket.release()
-	l.coding.Lock()
-	defer l.coding.Unlock()
-	l.codec = nil
 	return nil
 }
 

@@ -17,6 +17,8 @@ import (
 const (
 	// fetchMost and fetchBytes are how many objects are read at once, and about how many bytes they have.
 	fetchMost, fetchBytes = 16, 32 << 20
+	// minPart is how many bytes a part of a base is taken to have at least, whatever the record says.
+	minPart = 4 << 20
 )
 
 // errReplaced means that another process has replaced what was to be read.
@@ -30,14 +32,14 @@ func (l *Log) Rows(ctx context.Context, pass func(mirror.Row) error) (mirror.Sta
 	}
 	var parts []object
 	for i := range end.Base.Parts {
-		parts = append(parts, object{key: partKey(end.Base.Name, i), size: end.Base.Bytes / int64(end.Base.Parts)})
+		parts = append(parts, object{key: partKey(end.Base.Name, i), size: max(end.Base.Bytes/int64(end.Base.Parts), minPart)})
 	}
 	after, err := recordsAfter(end, records)
 	if err != nil {
 		return mirror.State{}, err
 	}
 	err = l.fetch(ctx, end, append(parts, after...), func(key string, data []byte) error {
-		c, err := l.coder()
+		c, err := sharedCodec()
 		if err != nil {
 			return err
 		}

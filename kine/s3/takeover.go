@@ -30,6 +30,9 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 		if err == nil {
 			err = end.CheckExpected(l.String(), expected)
 		}
+		if err == nil && end.log != "" && end.Number == 0 {
+			err = l.checkNew(ctx, end)
+		}
 		if err == nil && end.log == "" {
 			if err = l.begin(ctx); err == nil || errors.Is(err, errExists) {
 				continue // from now on, there is a log
@@ -63,10 +66,26 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 			return mirror.State{}, fmt.Errorf("find out whether the storage supports conditional writes: %w", err)
 		}
 		l.lost = nil
+		l.sure()
 		l.tookOver(next.Takeovers)
 		return end.State(), nil
 	}
 	return mirror.State{}, errContended
+}
+
+// checkNew fails if a log without records has had some.
+func (l *Log) checkNew(ctx context.Context, end position) error {
+	for _, dir := range []string{baseDir, filesDir} {
+		left, err := l.bucket.list(ctx, dir, 1)
+		if err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("%w: all objects below %s are missing, and there is the object %s; restore them, or restore a snapshot", sqlite.ErrDamaged,
+				logOf(end.log), left[0].key)
+		}
+	}
+	return nil
 }
 
 func (l *Log) tookOver(all []takeover) {
@@ -88,7 +107,7 @@ func (l *Log) begin(ctx context.Context) error {
 		return fmt.Errorf("%w: there is the object %s%.200s, but no object %s; use a prefix of its own for each space", sqlite.ErrNotStore,
 			l.target.prefix, others[0].key, storeKey)
 	}
-	c, err := l.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		return err
 	}
@@ -147,6 +166,7 @@ func (l *Log) Reconnect(ctx context.Context) (mirror.State, error) {
 		}
 		if done {
 			l.lost = nil
+			l.sure()
 			return end.State(), nil
 		}
 	}

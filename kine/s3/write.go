@@ -28,7 +28,7 @@ type change struct {
 // prepare returns the record with a state, and with rows, after the end of a log.
 func (l *Log) prepare(end position, next record, rows []byte) (*change, error) {
 	next.Number, next.Nonce, next.Written = end.Number+1, rand.Text(), end.Written+int64(len(rows))
-	c, err := l.coder()
+	c, err := sharedCodec()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -24,7 +25,7 @@ type documentUser struct {
 	// that spaces take turns however many requests each of them has.
 	making  *semaphore.Weighted
 	account *bounds.Account // of which kept documents take
-	gone    bool            // it keeps no documents any more
+	gone    atomic.Bool     // it keeps no documents any more
 }
 
 func newDocumentUser(a *bounds.Account) *documentUser {
@@ -72,7 +73,7 @@ func (c *documentCache) add(u *documentUser, key documentKey, h http.Handler, si
 func (c *documentCache) use(u *documentUser, d *keptDocument) {
 	c.release(u, d)
 	if _, uses := d.users[u]; !uses {
-		if u.gone || u.account.Take(bounds.MemoryBytes, d.size) != nil {
+		if u.gone.Load() || u.account.Take(bounds.MemoryBytes, d.size) != nil {
 			return
 		}
 		d.users[u] = struct{}{}
@@ -103,6 +104,6 @@ func (c *documentCache) release(u *documentUser, except *keptDocument) {
 func (c *documentCache) leave(u *documentUser) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u.gone = true
+	u.gone.Store(true)
 	c.release(u, nil)
 }

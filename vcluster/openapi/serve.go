@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -32,8 +33,8 @@ type Documents struct {
 	// Builtin makes those of the built-in APIs.
 	Builtin func() http.Handler
 
-	mu     sync.Mutex
-	shared *sharedDocuments // nil until somebody asks for one
+	mu     sync.Mutex                      // held while the shared ones are made
+	shared atomic.Pointer[sharedDocuments] // nil until somebody asks for one
 }
 
 // sharedDocuments are what is the same in all spaces. They do not change.
@@ -55,8 +56,13 @@ func (d *Documents) Add(
 	a *bounds.Account,
 ) *SpaceDocuments {
 	own := &SpaceDocuments{user: newDocumentUser(a), crds: crds}
-	own.shared = func() (*sharedDocuments, error) { return d.get(first, extensions, c) }
-	own.made = d.made
+	own.shared = func() (*sharedDocuments, error) {
+		if made := d.shared.Load(); made != nil {
+			return made, nil
+		}
+		return d.get(first, extensions, c)
+	}
+	own.made = d.shared.Load
 	m := first.Handler.NonGoRestfulMux
 	m.HandleFunc(openAPIV2Path, own.serveV2)
 	m.HandleFunc(openAPIV3Path, own.serveV3Root)
@@ -64,19 +70,12 @@ func (d *Documents) Add(
 	return own
 }
 
-// made returns what is shared, or nil if nobody has asked for it.
-func (d *Documents) made() *sharedDocuments {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.shared
-}
-
 // get makes what is shared, if no other has. It keeps nothing of the servers.
 func (d *Documents) get(first, extensions *genericapiserver.GenericAPIServer, c *genericapiserver.Config) (*sharedDocuments, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shared != nil {
-		return d.shared, nil
+	if made := d.shared.Load(); made != nil {
+		return made, nil
 	}
 	firstV2, firstHandler := describeServer(first, c)
 	crdsV2, crdsHandler := describeServer(extensions, c)
@@ -96,7 +95,7 @@ func (d *Documents) get(first, extensions *genericapiserver.GenericAPIServer, c 
 		}
 		shared.v3 = append(shared.v3, part{h, paths})
 	}
-	d.shared = shared
+	d.shared.Store(shared)
 	return shared, nil
 }
 

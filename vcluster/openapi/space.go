@@ -35,6 +35,7 @@ type SpaceDocuments struct {
 
 // Close drops what is kept for the space.
 func (d *SpaceDocuments) Close() {
+	d.user.gone.Store(true) // also for requests that have not ended yet
 	if shared := d.made(); shared != nil {
 		shared.v2.kept.leave(d.user)
 	}
