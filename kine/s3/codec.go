@@ -50,7 +50,7 @@ type codec struct {
 const coders = 4
 
 // sharedCodec is that of all logs of the process.
-var sharedCodec = sync.OnceValues(newCodec) //nolint:gochecknoglobals // It doesn't change.
+var sharedCodec = sync.OnceValues(newCodec)
 
 func newCodec() (*codec, error) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(coders), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))

@@ -38,7 +38,7 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 			}
 			return data
 		},
-		"WrongSum": func(t *testing.T, l *Log, _ string, data []byte) []byte {
+		"WrongSum": func(t *testing.T, _ *Log, _ string, data []byte) []byte {
 			t.Helper()
 			c, err := sharedCodec()
 			if err != nil {
@@ -51,7 +51,7 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 			plain[len(plain)/2] ^= 1
 			return encoder.EncodeAll(plain, nil)
 		},
-		"NoRows": func(t *testing.T, l *Log, key string, _ []byte) []byte {
+		"NoRows": func(t *testing.T, _ *Log, key string, _ []byte) []byte {
 			t.Helper()
 			c, err := sharedCodec()
 			if err != nil {
