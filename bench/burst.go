@@ -130,7 +130,7 @@ type manyWay struct {
 }
 
 // measureMany creates many pods in many spaces, and as many directly in the spaces' host namespaces, and takes the time until
-// watches on the host have shown all.
+// watches on the host have reported all.
 func measureMany(ctx context.Context, b *bench, s *sides) error {
 	berth, err := s.get(ctx, side.Berth)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // These headers are what a forwarding shard says of a request and of its client. They are removed from what clients send.
 const (
 	headerPrefix      = "X-Berth-Forwarded-"
-	certificateHeader = headerPrefix + "Certificate" // DER in base64; missing if the client has shown none
+	certificateHeader = headerPrefix + "Certificate" // DER in base64; missing if the client has presented none
 	addressHeader     = headerPrefix + "Address"     // IP:PORT
 	hopsHeader        = headerPrefix + "Hops"        // how often the request was forwarded
 	podHeader         = headerPrefix + "Pod"         // the space of the client, if that is a pod at the endpoint for pods
