@@ -201,7 +201,7 @@ func TestKeysAreRotatedWithoutLosingPods(t *testing.T) {
 func TestKeysOfADedicatedSpaceAreRotated(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--dedicated", "alone")
-	b.awaitState(t, "alone", "Running")
+	b.awaitServed(t, "alone")
 	before := b.space(t, "alone")
 	must(whoAmI(t, before))(t)
 	made := must(before.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(t)

@@ -107,7 +107,7 @@ func TestOwnersChangeInPlace(t *testing.T) {
 func TestOwnersOfADedicatedSpaceChangeInPlace(t *testing.T) {
 	t.Parallel()
 	b := start(t, "--space", "", "--dedicated", "alone")
-	b.awaitState(t, "alone", "Running")
+	b.awaitServed(t, "alone")
 	host, alone := b.host(t), b.space(t, "alone")
 	giveTenant(t, host, "alone")
 	before := childrenOf(t, b.Pid)

@@ -152,7 +152,7 @@ func TestTheKubeconfigOfAFormerOwnerIsRevoked(t *testing.T) {
 }
 
 func checkRevocation(t *testing.T, b *berth, host *cluster, space string) {
-	b.awaitState(t, space, "Running")
+	b.awaitServed(t, space)
 	ownersAre(t, host, space, "{kind: User, name: alice}, {kind: Group, name: devs}")
 	alice, devs := b.issued(t, space, "--owner", "alice"), b.issued(t, space, "--owner", "devs", "--owner-kind", "Group")
 	admin := b.space(t, space)

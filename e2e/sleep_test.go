@@ -43,6 +43,16 @@ func (b *berth) awaitState(t *testing.T, space, want string) {
 	})
 }
 
+// awaitServed waits until a space serves. A state that somebody saw earlier is not enough: a space that nobody uses may sleep by now.
+func (b *berth) awaitServed(t *testing.T, space string) {
+	t.Helper()
+	client := b.space(t, space)
+	eventually(t, func() error {
+		_, err := whoAmI(t, client)
+		return err
+	})
+}
+
 func (b *berth) log(t *testing.T) string {
 	t.Helper()
 	return string(must(os.ReadFile(filepath.Join(b.dir, "berth.log")))(t))
