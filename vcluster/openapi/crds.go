@@ -38,6 +38,9 @@ const (
 	protobufDocumentBytes, protobufDocument = 2 << 20, 12
 )
 
+// makingOfCRDs is of the whole process: two documents of version 3 are made at once.
+var makingOfCRDs = semaphore.NewWeighted(2)
+
 // crdsByPath are the established CRDs of a space, by the path of the document of version 3 that describes them, in the order
 // of their names.
 func (d *SpaceDocuments) crdsByPath() (map[string][]*apiextensionsv1.CustomResourceDefinition, error) {
@@ -87,7 +90,7 @@ func (d *SpaceDocuments) crdRoots() (map[string]handler3.OpenAPIV3DiscoveryGroup
 
 // serveCRDs serves the document that describes the CRDs of one group and version. It is made for each request and not kept:
 // it takes a third of a megabyte for each version of each CRD, however small that is, and clients keep it themselves.
-func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, shared *sharedDocuments, path string) {
+func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, path string) {
 	paths, err := d.crdsByPath()
 	if err != nil {
 		refusal.Serve(w, r, err)
@@ -113,7 +116,7 @@ func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, share
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	made, err := d.makeV3(r, shared, path, crds)
+	made, err := d.makeV3(r, path, crds)
 	if err != nil {
 		h.Del("Cache-Control")
 		h.Del("Etag")
@@ -130,10 +133,10 @@ func (d *SpaceDocuments) serveCRDs(w http.ResponseWriter, r *http.Request, share
 // makeV3 makes a document in the form that a request asks for, as upstream does. What that takes is taken from the request's
 // reservation, which holds the answer until it is written. A space makes one document at a time, and the process two.
 func (d *SpaceDocuments) makeV3(
-	r *http.Request, shared *sharedDocuments, path string, crds []*apiextensionsv1.CustomResourceDefinition,
+	r *http.Request, path string, crds []*apiextensionsv1.CustomResourceDefinition,
 ) (*httptest.ResponseRecorder, error) {
 	ctx := r.Context()
-	for _, turn := range []*semaphore.Weighted{d.user.making, shared.v2.small} {
+	for _, turn := range []*semaphore.Weighted{d.user.making, makingOfCRDs} {
 		if err := turn.Acquire(ctx, 1); err != nil {
 			return nil, fmt.Errorf("wait for other OpenAPI documents: %w", err)
 		}

@@ -42,7 +42,6 @@ type mergedDocuments struct {
 	none http.Handler  // for spaces without CRDs
 
 	making *semaphore.Weighted // one document is made at a time
-	small  *semaphore.Weighted // and two of one group and version, which take less
 	kept   documentCache
 }
 
@@ -55,7 +54,7 @@ func newMergedDocuments(first, builtin, crds *spec.Swagger) (*mergedDocuments, e
 			return nil, fmt.Errorf("merge OpenAPI documents: %w", err)
 		}
 	}
-	m := &mergedDocuments{base: &base, crds: crds, making: semaphore.NewWeighted(1), small: semaphore.NewWeighted(2)}
+	m := &mergedDocuments{base: &base, crds: crds, making: semaphore.NewWeighted(1)}
 	var err error
 	m.none, err = m.make(context.Background(), nil)
 	return m, err

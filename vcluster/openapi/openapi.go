@@ -39,13 +39,16 @@ var definitionsV2 = sync.OnceValue(func() definitions { return newDefinitions("#
 
 var definitionsV3 = sync.OnceValue(func() definitions { return newDefinitions("#/components/schemas/", false) })
 
-// namer returns what names schemas. It does not change.
-var namer = sync.OnceValue(func() *openapinamer.DefinitionNamer {
+// builtinSchemes have the types of the built-in APIs.
+var builtinSchemes = sync.OnceValue(func() []*runtime.Scheme {
 	own := runtime.NewScheme()
 	own.AddKnownTypes(v1alpha1.GroupVersion, &v1alpha1.TenantAccess{}, &v1alpha1.TenantAccessList{}, &v1alpha1.CRDPolicy{}, &v1alpha1.CRDPolicyList{},
 		&v1alpha1.CRDMatch{}, &v1alpha1.CRDMatchList{})
-	return openapinamer.NewDefinitionNamer(legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme, own)
+	return []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme, aggregatorscheme.Scheme, own}
 })
+
+// namer returns what names schemas. It does not change.
+var namer = sync.OnceValue(func() *openapinamer.DefinitionNamer { return openapinamer.NewDefinitionNamer(builtinSchemes()...) })
 
 // newDefinitions makes the definitions whose references begin with prefix. Some
 // types have an extension that holds another schema, for version 2; keepV2 keeps

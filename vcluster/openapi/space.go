@@ -10,11 +10,15 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
@@ -93,19 +97,35 @@ func (d *SpaceDocuments) serveV3Root(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *SpaceDocuments) serveV3(w http.ResponseWriter, r *http.Request) {
+	group := r.URL.Path[len(openAPIV3Path)+1:]
+	if !mayBeBuiltin(group) {
+		d.serveCRDs(w, r, group)
+		return
+	}
 	shared, err := d.shared()
 	if err != nil {
 		refusal.Serve(w, r, err)
 		return
 	}
-	group := r.URL.Path[len(openAPIV3Path)+1:]
 	for _, p := range shared.v3 {
 		if _, ok := p.paths[group]; ok {
 			p.handler.ServeHTTP(w, r)
 			return
 		}
 	}
-	d.serveCRDs(w, r, shared, group)
+	d.serveCRDs(w, r, group)
+}
+
+// mayBeBuiltin reports whether a document may be one of those that all spaces share. It is false for the group versions of most CRDs, so
+// that nobody who asks for these waits until the shared documents are made.
+func mayBeBuiltin(path string) bool {
+	group, version, isVersion := strings.Cut(strings.TrimPrefix(path, "apis/"), "/")
+	if !isVersion || !strings.HasPrefix(path, "apis/") {
+		return true
+	}
+	return slices.ContainsFunc(builtinSchemes(), func(s *runtime.Scheme) bool {
+		return s.IsVersionRegistered(schema.GroupVersion{Group: group, Version: version})
+	})
 }
 
 // download reads a handler's document of version 2 as upstream's aggregator does.
