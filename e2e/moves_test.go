@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,8 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // move moves a space, and waits until its object says that it is there.
@@ -219,120 +216,7 @@ func TestMovesThatDoNotEnd(t *testing.T) {
 	if is := s.shardOf(t, "again"); is != "hangs" {
 		t.Errorf("the new space is on %s, and the store on hangs", is)
 	}
-	must(s.through(t, "sends", "again", "hangs").CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}))(t)
-}
-
-// D6, T9: the operator spreads new spaces over the shards, `berth space move` and `berth shard drain` move them, and shards that restart
-// one after the other move theirs away before, so that no request fails.
-func TestShardsRestartOneAfterTheOtherUnderLoad(t *testing.T) {
-	t.Parallel()
-	s := startShards(t, "rolling", "roll-0", "roll-1", "roll-2")
-	s.operate(t)
-	names := []string{"roll-a", "roll-b", "roll-c", "roll-d", "roll-e", "roll-f"}
-	for _, name := range names {
-		s.host.apply(t, fmt.Sprintf("apiVersion: berth.dev/v1alpha1\nkind: Space\nmetadata:\n  name: %s\nspec:\n  platformName: %s\n", name, s.platform))
-	}
-	on := map[string]int{}
-	for _, name := range names {
-		s.host.kubectl(t, "wait", "--for=condition=Ready", "space/"+name, "--timeout=90s")
-		on[s.shardOf(t, name)]++
-	}
-	if len(on) != 3 || slices.Max(slices.Collect(maps.Values(on))) > 3 {
-		t.Errorf("the operator placed the spaces on %v", on)
-	}
-	from := s.shardOf(t, "roll-a")
-	service := s.service()
-	var clients []*cluster
-	for _, name := range names {
-		clients = append(clients, service.client(t, name), service.client(t, name))
-	}
-	to := "roll-1"
-	if from == to {
-		to = "roll-2"
-	}
-	s.berth(t, "space", "move", "roll-a", "--to", to, "--timeout", "60s")
-	if is := s.shardOf(t, "roll-a"); is != to {
-		t.Errorf("berth space move left the space on %s, want %s", is, to)
-	}
-	if list := s.berth(t, "shard", "list"); !strings.Contains(list, "roll-2") {
-		t.Errorf("berth shard list printed:\n%s", list)
-	}
-	s.berth(t, "shard", "drain", "roll-0", "--timeout", "90s")
-	for _, name := range names {
-		if s.shardOf(t, name) == "roll-0" {
-			t.Errorf("%s is on the shard that was drained", name)
-		}
-	}
-	s.berth(t, "shard", "uncordon", "roll-0")
-
-	l, stop := loaded(t, clients)
-	for _, name := range []string{"roll-2", "roll-1", "roll-0"} {
-		process := s.processes[name]
-		service.remove(name)
-		if err := process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if code := process.exitCode(t); code != 0 {
-			t.Errorf("shard %s ended with %d", name, code)
-		}
-		if left := s.dirsOn(name); len(left) > 0 {
-			t.Errorf("shard %s ended with %v", name, left)
-		}
-		process.restart(t)
-		s.awaitReady(t, name, "True")
-		service.add(name)
-	}
-	stop()
-	l.check(t)
-}
-
-// service leads to the shards that serve, one after the other, as a Service of Kubernetes does.
-type service struct {
-	of *shards
-
-	mu   sync.Mutex
-	has  []string // names of shards
-	next int
-}
-
-func (s *shards) service() *service {
-	return &service{of: s, has: slices.Sorted(maps.Keys(s.processes))}
-}
-
-func (v *service) remove(shard string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.has = slices.DeleteFunc(v.has, func(name string) bool { return name == shard })
-}
-
-func (v *service) add(shard string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.has = append(v.has, shard)
-}
-
-// dial connects to one of the shards.
-func (v *service) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	v.mu.Lock()
-	v.next++
-	address := v.of.processes[v.has[v.next%len(v.has)]].listen
-	v.mu.Unlock()
-	return (&net.Dialer{}).DialContext(ctx, network, address)
-}
-
-// client returns clients of a space by the service.
-func (v *service) client(t *testing.T, space string) *cluster {
-	t.Helper()
-	config := must(clientcmd.BuildConfigFromFlags("", filepath.Join(v.of.processes[v.of.shardOf(t, space)].dir, space+".kubeconfig")))(t)
-	config.Dial, config.QPS = v.dial, -1
-	return &cluster{Interface: must(kubernetes.NewForConfig(config))(t), config: config}
-}
-
-// dirsOn returns the spaces whose files a shard has.
-func (s *shards) dirsOn(shard string) (names []string) {
-	entries, _ := os.ReadDir(filepath.Join(s.processes[shard].dir, "spaces"))
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
+	after := s.through(t, "sends", "again", "hangs")
+	must(after.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}))(t)
+	s.checkStopDuringAMove(t, "again", "hangs", "sends", after)
 }

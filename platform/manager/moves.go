@@ -85,6 +85,8 @@ func (m *Manager) moveAway(ctx context.Context, object *v1alpha1.Space) error {
 		return err
 	}
 	defer end()
+	m.moving.Store(name, true)
+	defer m.moving.Delete(name)
 	began := time.Now()
 	other := m.env.Peers.Command(to)
 	sending := move.NewSending(name, datadir.Space(m.config.DataDir, name), ptr.Deref(object.Status.Moves, 0)+1, other)

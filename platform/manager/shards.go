@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,8 +92,16 @@ func (m *Manager) retained() (names []string) {
 	return names
 }
 
-// Movable returns how many spaces this process has that can move to another shard.
-func (m *Manager) Movable() int { return len(m.shard.Names()) }
+// Movable returns how many spaces this process has that can move to another shard, or whose moves have not ended: a space doesn't run while it
+// is handed over.
+func (m *Manager) Movable() int {
+	names := sets.New(m.shard.Names()...)
+	m.moving.Range(func(name, _ any) bool {
+		names.Insert(name.(string))
+		return true
+	})
+	return names.Len()
+}
 
 // isElsewhere reports whether another shard has a space, or the operator has yet to say which one gets it.
 func (m *Manager) isElsewhere(object *v1alpha1.Space) bool {
@@ -142,6 +151,9 @@ func (m *Manager) serveMoves() {
 // mayReceive fails unless a space moves to this shard, which has no other store of its name, and nothing else is done to it. Otherwise,
 // nothing is until end is called.
 func (m *Manager) mayReceive(ctx context.Context, space string) (end func(), err error) {
+	if m.env.Peers.Draining() { // what it received now, it might never serve
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("shard %s is about to stop, and receives no spaces", m.config.Shard))
+	}
 	end, err = m.changes.Begin(space, "being received from another shard")
 	if err != nil {
 		return nil, err

@@ -248,6 +248,10 @@ func (p *Peers) Drain(left func() int) {
 	p.config.Logger.Info("Stopping when the spaces of this shard have moved to others", "spaces", left(), "timeout", p.config.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.DrainTimeout)
 	defer cancel()
+	select {
+	case <-led: // by now, a space that was received before the shard drained is here
+	case <-p.ended:
+	}
 	err := wait.PollUntilContextCancel(ctx, drainInterval, true, func(context.Context) (bool, error) {
 		select {
 		case <-p.ended:
@@ -256,11 +260,13 @@ func (p *Peers) Drain(left func() int) {
 			return left() == 0 || !p.hasOther(), nil
 		}
 	})
-	<-led
 	if rest := left(); rest > 0 {
 		p.config.Logger.Info("Stopping with spaces that have not moved; they don't answer until this shard is back", "spaces", rest, "reason", fmt.Sprint(err))
 	}
 }
+
+// Draining reports whether this process is about to stop.
+func (p *Peers) Draining() bool { return p.draining.Load() }
 
 // Others returns the names of the other shards of which there is an object.
 func (p *Peers) Others() (names []string) {
