@@ -51,7 +51,7 @@ func loaded(t *testing.T, clients []*cluster) (l *load, stop func()) {
 // paced returns a configuration of clients that make so few requests that the machine, and other tests, do something else, too.
 func paced(client *cluster) *rest.Config {
 	config := rest.CopyConfig(client.config)
-	config.QPS, config.Burst = 25, 5
+	config.QPS, config.Burst = 10, 5
 	return config
 }
 

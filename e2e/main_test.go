@@ -4,10 +4,13 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +21,10 @@ import (
 func TestMain(m *testing.M) {
 	if testservers.Serve() {
 		return
+	}
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // not given
+		_ = flag.Set(parallel.Name, strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)) // tests wait for other processes for half of their time
 	}
 	code := m.Run()
 	testservers.Stop()
