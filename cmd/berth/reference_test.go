@@ -15,7 +15,7 @@ import (
 )
 
 // It is a test that writes the page because a package main can't be imported.
-//go:generate env BERTH_UPDATE_REFERENCE=1 go test . -count=1 -run ^TestTheReferenceOfCommandsIsFresh$
+//go:generate env BERTH_UPDATE_REFERENCE=1 go test . -vet=off -count=1 -run ^TestTheReferenceOfCommandsIsFresh$
 
 const referenceHead = `<!-- Written by ` + "`make generate`" + ` from the commands in cmd/berth. Change their help there. -->
 # Commands
