@@ -124,7 +124,8 @@ func (h *watchedHost) watch(t *testing.T) {
 // edit changes an object as an admin of the host would.
 func edit[T client.Object](object T, namespace, name string, change func(T)) func(context.Context, client.Client) error {
 	return func(ctx context.Context, host client.Client) error {
-		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the controller of quotas may write it, too
+		patient := wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 2} // on a busy machine, the controller of quotas may win more than once
+		return retry.RetryOnConflict(patient, func() error {
 			if err := host.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
 				return err
 			}
