@@ -82,6 +82,8 @@ func (k *kept) keeps(o object) bool {
 	case logDir:
 		n, ok := numberOf(k.end.log, o.key)
 		return ok && (n > k.end.Base.Number || n == k.end.Start || k.takeovers[n] && o.modified.After(k.since))
+	case wantedDir:
+		return o.key > wantedKey(k.end.Epoch)
 	}
 	return true
 }
@@ -136,5 +138,5 @@ func (l *Log) Drop(ctx context.Context) error {
 
 // ours reports whether a key is one of a log.
 func ours(key string) bool {
-	return strings.HasPrefix(key, logDir) || strings.HasPrefix(key, baseDir) || strings.HasPrefix(key, filesDir)
+	return strings.HasPrefix(key, logDir) || strings.HasPrefix(key, baseDir) || strings.HasPrefix(key, filesDir) || strings.HasPrefix(key, wantedDir)
 }

@@ -10,6 +10,7 @@
 //	log/LOG/NUMBER      the records: changes of rows, and of the state
 //	base/NAME/PART      all rows as of a record, in parts
 //	files/NAME          the files of the space
+//	wanted/EPOCH        says that another process wants to begin an epoch, for which a process that writes all the time pauses
 //
 // A record is never overwritten. A process creates the next one only if there is none (If-None-Match: *), so of several processes that
 // know the same end of the log, one writes. Each record has the state after it, and names the base and the files that it needs. So

@@ -58,6 +58,30 @@ func TestOneOfTwoProcessesWritesTheNextRecord(t *testing.T) {
 	}
 }
 
+// T8: a process that writes without a pause, as one that is cut off from the host but not from the storage may, is taken over.
+func TestAProcessThatWritesAllTheTimeIsTakenOver(t *testing.T) {
+	dsn := newDSN(t)
+	for range 5 {
+		busy := openLog(t, dsn)
+		takeOver(t, busy)
+		var writing sync.WaitGroup
+		var fenced error
+		writing.Go(func() {
+			for i := int64(1); fenced == nil; i++ {
+				fenced = busy.Append(t.Context(), []mirror.Row{row(i, fmt.Sprint("busy-", i), "1")})
+			}
+		})
+		takeOver(t, openLog(t, dsn))
+		writing.Wait()
+		if !errors.Is(fenced, dbms.ErrFenced) {
+			t.Errorf("the process that wrote got %v", fenced)
+		}
+	}
+	if left, err := openLog(t, dsn).bucket.list(t.Context(), wantedDir, 0); err != nil || len(left) > 0 {
+		t.Errorf("the takeovers left %v (%v)", left, err)
+	}
+}
+
 // T8, D1: processes that take the log over from each other all the time lose nothing that was acknowledged.
 func TestProcessesThatRaceLoseNoAcknowledgedWrite(t *testing.T) {
 	dsn := newDSN(t)

@@ -26,6 +26,7 @@ const (
 	storeKey              = "store"
 	logDir                = "log/"
 	baseDir, filesDir     = "base/", "files/"
+	wantedDir             = "wanted/"
 	numberDigits, hexBase = 16, 16
 )
 
@@ -55,9 +56,12 @@ type Log struct {
 	limits limits
 	now    func() time.Time
 
-	// mu is held while a record is written. lost means that this process may have written more than it knows.
-	mu   sync.Mutex
-	lost error
+	// mu is held while a record is written. lost means that this process may have written more than it knows. looked is when it last looked
+	// whether another process wants the log, and yields how often it has yielded in its epoch.
+	mu     sync.Mutex
+	lost   error
+	looked time.Time
+	yields int
 
 	// knowing guards the fields below, for short times.
 	knowing sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/berth-dev/berth/kine/mirror"
 	"github.com/berth-dev/berth/kine/sqlite"
@@ -18,6 +19,14 @@ import (
 // earlier: with one in each second, after some hours.
 const maxTakeovers = 20_000
 
+const (
+	// overtaking is how many records a takeover follows before it finds the end of the log again.
+	overtaking = 100
+	// lookEvery is how often a process that writes looks whether another one wants the log, yieldTime how long it then writes nothing, and
+	// maxYields how often it does that in an epoch: whoever wanted the log may have ended.
+	lookEvery, yieldTime, maxYields = time.Second, time.Second, 10
+)
+
 // errContended means that other processes were faster each time.
 var errContended = errors.New("other processes take the store over all the time")
 
@@ -25,6 +34,12 @@ var errContended = errors.New("other processes take the store over all the time"
 func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	wanted := "" // the object that asks the process that has the log to yield
+	defer func() {
+		if wanted != "" {
+			_ = l.bucket.remove(context.WithoutCancel(ctx), wanted) // it has no effect for long, and is deleted with other leftovers otherwise
+		}
+	}()
 	for range attempts {
 		end, _, err := l.read(ctx)
 		if err == nil {
@@ -45,18 +60,15 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 		if err != nil {
 			return mirror.State{}, err
 		}
-		next := end.record
-		next.Space, next.ID, next.Epoch, next.Start = l.owner.Space, l.owner.ID, end.Epoch+1, end.Number+1
-		next.Takeovers = append(takeovers, takeover{next.Start, l.now().Unix()})
-		change, err := l.prepare(end, next, nil)
+		end, change, err := l.overtake(ctx, end, takeovers)
 		if err != nil {
 			return mirror.State{}, err
 		}
-		done, err := l.write(ctx, change)
-		if err != nil {
-			return mirror.State{}, err
-		}
-		if !done {
+		if change == nil {
+			wanted = wantedKey(end.Epoch + 1)
+			if err := l.bucket.create(ctx, wanted, []byte(l.owner.Space)); err != nil && !errors.Is(err, errExists) {
+				return mirror.State{}, err
+			}
 			continue
 		}
 		switch err := l.bucket.create(ctx, change.key, change.data); {
@@ -65,12 +77,56 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 		case !errors.Is(err, errExists):
 			return mirror.State{}, fmt.Errorf("find out whether the storage supports conditional writes: %w", err)
 		}
-		l.lost = nil
+		l.lost, l.yields = nil, 0
 		l.sure()
-		l.tookOver(next.Takeovers)
+		l.tookOver(append(takeovers, takeover{change.next.Start, l.now().Unix()}))
 		return end.State(), nil
 	}
 	return mirror.State{}, errContended
+}
+
+// overtake writes the record of a takeover after the end of a log, and returns what is its end before. The process that has the log may
+// write faster than its end is found, so records that have come since then are read one by one. The change is nil if that isn't possible: the
+// end has to be found again.
+func (l *Log) overtake(ctx context.Context, end position, takeovers []takeover) (position, *change, error) {
+	for range overtaking {
+		next := end.record
+		next.Space, next.ID, next.Epoch, next.Start = l.owner.Space, l.owner.ID, end.Epoch+1, end.Number+1
+		next.Takeovers = append(takeovers, takeover{next.Start, l.now().Unix()})
+		c, err := l.prepare(end, next, nil)
+		if err != nil {
+			return end, nil, err
+		}
+		if done, err := l.write(ctx, c); done || err != nil {
+			return end, c, err
+		}
+		came, err := l.record(ctx, end.log, next.Start, 0)
+		if errors.Is(err, errMissing) || err == nil && came.Epoch != end.Epoch {
+			return end, nil, nil
+		}
+		if err != nil {
+			return end, nil, err
+		}
+		end.record = came
+	}
+	return end, nil, nil
+}
+
+// wantedKey returns the object that says that another process wants to begin an epoch.
+func wantedKey(epoch int64) string { return fmt.Sprintf("%s%0*x", wantedDir, numberDigits, epoch) }
+
+// yield pauses the writes of this process if another one wants the log. That one needs longer for a takeover than this one for a record, so
+// it might never be the first to use a number. The caller has mu.
+func (l *Log) yield(ctx context.Context, epoch int64) error {
+	if l.yields == maxYields || l.now().Sub(l.looked) < lookEvery {
+		return nil
+	}
+	l.looked = l.now()
+	if _, err := l.bucket.get(ctx, wantedKey(epoch+1), 0); err != nil {
+		return nil // nobody wants it; or the storage fails, of which the next write says more
+	}
+	l.yields++
+	return wait(ctx, yieldTime)
 }
 
 // checkNew fails if a log without records has had some.

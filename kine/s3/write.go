@@ -70,6 +70,9 @@ func (l *Log) change(ctx context.Context, set func(*record), rows []byte) error 
 		return &lostError{l.lost}
 	}
 	own := l.last()
+	if err := l.yield(ctx, own.Epoch); err != nil {
+		return err
+	}
 	if l.stale(own.known) {
 		end, _, err := l.read(ctx)
 		if err == nil {
