@@ -28,8 +28,8 @@ func TestAStoreThatWasTakenOverAcknowledgesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, stop := &ledger{acked: map[string]int64{}}, make(chan struct{})
-		writing := l.writeUntil(stop, first, 8)
+		l := &ledger{acked: map[string]int64{}}
+		stop := l.write(t, first, 8)
 		until(t, func() bool { return l.count() > 300 })
 
 		second := p.elsewhere(t).open(t)
@@ -42,8 +42,7 @@ func TestAStoreThatWasTakenOverAcknowledgesNothing(t *testing.T) {
 		if got, err := first.Client().Kubernetes.Get(t.Context(), "/registry/child/0-0", kubernetes.GetOptions{}); err == nil {
 			t.Errorf("read of a store that was taken over: %v", got.KV)
 		}
-		close(stop)
-		writing.Wait()
+		stop()
 		if _, err := first.Stats(t.Context()); err == nil || !strings.Contains(err.Error(), "epoch") {
 			t.Errorf("stats = %v, want the reason for the owner", err)
 		}

@@ -38,14 +38,16 @@ func (l *ledger) failed() int {
 	return l.fails
 }
 
-// writeUntil creates keys, each once, until stop is closed.
-func (l *ledger) writeUntil(stop <-chan struct{}, s *kine.Store, writers int) *sync.WaitGroup {
+// write creates keys, each once, until stop is called.
+func (l *ledger) write(t *testing.T, s *kine.Store, writers int) (stop func()) {
+	t.Helper()
+	ended := make(chan struct{})
 	var writing sync.WaitGroup
 	for w := range writers {
 		writing.Go(func() {
 			for i := 0; ; i++ {
 				select {
-				case <-stop:
+				case <-ended:
 					return
 				default:
 				}
@@ -61,7 +63,12 @@ func (l *ledger) writeUntil(stop <-chan struct{}, s *kine.Store, writers int) *s
 			}
 		})
 	}
-	return &writing
+	stop = sync.OnceFunc(func() {
+		close(ended)
+		writing.Wait()
+	})
+	t.Cleanup(stop) // if the test fails before, or tests that come later are slow
+	return stop
 }
 
 // D1, D4: the server of the database is killed under load, and started again.
@@ -70,8 +77,7 @@ func TestNoAcknowledgedWriteIsLostToAServersRestart(t *testing.T) {
 		s := p.open(t)
 		watch := s.Client().Watch(t.Context(), "/registry/child/", clientv3.WithPrefix())
 		l := &ledger{acked: map[string]int64{}}
-		stop := make(chan struct{})
-		writing := l.writeUntil(stop, s, 8)
+		stop := l.write(t, s, 8)
 		for range 3 {
 			n, fails := l.count(), l.failed()
 			until(t, func() bool { return l.count() > n+200 })
@@ -83,8 +89,7 @@ func TestNoAcknowledgedWriteIsLostToAServersRestart(t *testing.T) {
 			n = l.count()
 			until(t, func() bool { return l.count() > n })
 		}
-		close(stop)
-		writing.Wait()
+		stop()
 		sentinel := create(t, s, "/registry/child/last", string(childValue("/registry/child/last")))
 
 		seen, last := map[string]int64{}, int64(0)

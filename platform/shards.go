@@ -95,9 +95,9 @@ func (p *Platform) routed(space string, r *http.Request, again http.Handler, wra
 		leave()
 		return wrap(p.peers.Handler(shard)), nil
 	}
-	if p.manager.Arrives(space) {
+	if wait := p.manager.Arriving(space); wait != nil {
 		leave()
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { forward.Unavailable(w) }), func() {}
+		return p.held.until(wait, p.knows(space), again), nil
 	}
 	return nil, leave
 }

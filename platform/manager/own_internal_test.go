@@ -20,6 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testhost"
@@ -30,6 +31,7 @@ import (
 	"github.com/berth-dev/berth/platform/spaceobjects"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/syncer"
+	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -211,5 +213,32 @@ func TestTheSpacesOfAShardAreKnownWhenItStarts(t *testing.T) {
 	m.config.Shard = ""
 	if names, err := m.ownAtStart(); err != nil || names != nil {
 		t.Errorf("a process that is no shard asks for its spaces: %v (%v)", names, err)
+	}
+}
+
+// Requests to a space that has moved here wait until it is served, and get no 401 because its keys aren't here yet. Those to others don't.
+func TestRequestsToASpaceThatArrivesWait(t *testing.T) {
+	moved := func(change func(*v1alpha1.Space)) *v1alpha1.Space {
+		s := &v1alpha1.Space{Status: v1alpha1.SpaceStatus{Shard: "here", Moves: ptr.To(int64(1))}}
+		change(s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		object *v1alpha1.Space
+		want   bool
+	}{
+		"moved here":        {moved(func(*v1alpha1.Space) {}), true},
+		"moved elsewhere":   {moved(func(s *v1alpha1.Space) { s.Status.Shard = "there" }), false},
+		"being deleted":     {moved(func(s *v1alpha1.Space) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} }), false},
+		"never moved":       {moved(func(s *v1alpha1.Space) { s.Status.Moves = nil }), false},
+		"with a new server": {moved(func(s *v1alpha1.Space) { s.Status.Moves, s.Spec.Store.Type = nil, v1alpha1.StorePostgreSQL }), false},
+		"failed over": {moved(func(s *v1alpha1.Space) {
+			s.Status.Moves, s.Spec.Store.Type = nil, v1alpha1.StorePostgreSQL
+			s.Annotations = map[string]string{translate.AnnotationStore: "an-id"}
+		}), true},
+	} {
+		if is := arrives(c.object, "here"); is != c.want {
+			t.Errorf("%s: a request waits: %t, want %t", name, is, c.want)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,10 +51,23 @@ func (m *Manager) ShardOf(space string) string {
 	return ""
 }
 
-// Arrives reports whether a space is about to be served by this process, because its shard was dead.
-func (m *Manager) Arrives(space string) bool {
-	object := m.objects.Get(space)
-	return object != nil && m.config.Shard != "" && object.Status.Shard == m.config.Shard && object.Spec.Store.InServer() && claimedBy(object) != "" && m.applied.get(space) == nil
+// Arriving returns what waits until this process serves a space that is to be here by its object, and isn't yet: it has just moved here, or its
+// shard was dead. It returns nil for all others. The wait has succeeded if it returns true.
+func (m *Manager) Arriving(space string) (wait func(context.Context) bool) {
+	if object := m.objects.Get(space); object == nil || m.config.Shard == "" || m.applied.get(space) != nil || !arrives(object, m.config.Shard) {
+		return nil
+	}
+	return func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, takeTime)
+		defer cancel()
+		return utilwait.PollUntilContextCancel(ctx, arrivePause, true, func(context.Context) (bool, error) { return m.applied.get(space) != nil, nil }) == nil
+	}
+}
+
+// arrives reports whether a space that a shard doesn't serve yet comes from another one, or may.
+func arrives(object *v1alpha1.Space, shard string) bool {
+	return object.Status.Shard == shard && object.DeletionTimestamp.IsZero() &&
+		(ptr.Deref(object.Status.Moves, 0) > 0 || object.Spec.Store.InServer() && claimedBy(object) != "")
 }
 
 // Enter implements [peers.Traffic.Enter] for the requests to spaces of this shard.
