@@ -56,12 +56,11 @@ type Log struct {
 	limits limits
 	now    func() time.Time
 
-	// mu is held while a record is written. lost means that this process may have written more than it knows. looked is when it last looked
-	// whether another process wants the log, and yields how often it has yielded in its epoch.
-	mu     sync.Mutex
-	lost   error
-	looked time.Time
-	yields int
+	// mu is held while a record is written. lost means that this process may have written more than it knows. wrote is when it last wrote a
+	// record, and looked when it last looked whether another process asks for a takeover.
+	mu            sync.Mutex
+	lost          error
+	wrote, looked time.Time
 
 	// knowing guards the fields below, for short times.
 	knowing sync.Mutex

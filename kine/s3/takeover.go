@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-dev/berth/kine/mirror"
@@ -22,9 +23,10 @@ const maxTakeovers = 20_000
 const (
 	// overtaking is how many records a takeover follows before it finds the end of the log again.
 	overtaking = 100
-	// lookEvery is how often a process that writes looks whether another one wants the log, yieldTime how long it then writes nothing, and
-	// maxYields how often it does that in an epoch: whoever wanted the log may have ended.
-	lookEvery, yieldTime, maxYields = time.Second, time.Second, 10
+	// lookEvery is how often a process that writes all the time looks whether another one asks for a takeover.
+	lookEvery = time.Second
+	// yieldTime is how long it then writes nothing.
+	yieldTime = time.Second
 )
 
 // errContended means that other processes were faster each time.
@@ -34,12 +36,7 @@ var errContended = errors.New("other processes take the store over all the time"
 func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	wanted := "" // the object that asks the process that has the log to yield
-	defer func() {
-		if wanted != "" {
-			_ = l.bucket.remove(context.WithoutCancel(ctx), wanted) // it has no effect for long, and is deleted with other leftovers otherwise
-		}
-	}()
+	before := l.last()
 	for range attempts {
 		end, _, err := l.read(ctx)
 		if err == nil {
@@ -65,8 +62,7 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 			return mirror.State{}, err
 		}
 		if change == nil {
-			wanted = wantedKey(end.Epoch + 1)
-			if err := l.bucket.create(ctx, wanted, []byte(l.owner.Space)); err != nil && !errors.Is(err, errExists) {
+			if err := l.bucket.create(ctx, wantedKey(end.Epoch+1), []byte(l.owner.Space)); err != nil && !errors.Is(err, errExists) {
 				return mirror.State{}, err
 			}
 			continue
@@ -77,7 +73,17 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 		case !errors.Is(err, errExists):
 			return mirror.State{}, fmt.Errorf("find out whether the storage supports conditional writes: %w", err)
 		}
-		l.lost, l.yields = nil, 0
+		last, err := l.isLast(ctx, &change.next)
+		if err != nil || !last {
+			l.moved(before)
+		}
+		if err != nil {
+			return mirror.State{}, err
+		}
+		if !last {
+			continue
+		}
+		l.lost = nil
 		l.sure()
 		l.tookOver(append(takeovers, takeover{change.next.Start, l.now().Unix()}))
 		return end.State(), nil
@@ -85,7 +91,7 @@ func (l *Log) TakeOver(ctx context.Context, expected *int64) (mirror.State, erro
 	return mirror.State{}, errContended
 }
 
-// overtake writes the record of a takeover after the end of a log, and returns what is its end before. The process that has the log may
+// overtake writes the record of a takeover after the end of a log, and returns the end before the takeover. The process that has the log may
 // write faster than its end is found, so records that have come since then are read one by one. The change is nil if that isn't possible: the
 // end has to be found again.
 func (l *Log) overtake(ctx context.Context, end position, takeovers []takeover) (position, *change, error) {
@@ -97,36 +103,43 @@ func (l *Log) overtake(ctx context.Context, end position, takeovers []takeover) 
 		if err != nil {
 			return end, nil, err
 		}
-		if done, err := l.write(ctx, c); done || err != nil {
+		there, err := l.write(ctx, c)
+		if err != nil || there.Nonce == c.next.Nonce {
 			return end, c, err
 		}
-		came, err := l.record(ctx, end.log, next.Start, 0)
-		if errors.Is(err, errMissing) || err == nil && came.Epoch != end.Epoch {
+		if there.Epoch != end.Epoch {
 			return end, nil, nil
 		}
-		if err != nil {
-			return end, nil, err
-		}
-		end.record = came
+		end.record = there
 	}
 	return end, nil, nil
 }
 
-// wantedKey returns the object that says that another process wants to begin an epoch.
+// isLast reports whether a record is the last one of the log. That its number was free when it was written isn't enough: the process that has
+// the log may have written a base meanwhile, and have deleted the records that it replaces. Then a later record names that base.
+func (l *Log) isLast(ctx context.Context, written *position) (bool, error) {
+	end, _, err := l.read(ctx)
+	return end.log == written.log && end.Number == written.Number && end.Nonce == written.Nonce, err
+}
+
+// wantedKey returns the object by which another process asks for a takeover that begins an epoch.
 func wantedKey(epoch int64) string { return fmt.Sprintf("%s%0*x", wantedDir, numberDigits, epoch) }
 
-// yield pauses the writes of this process if another one wants the log. That one needs longer for a takeover than this one for a record, so
-// it might never be the first to use a number. The caller has mu.
+// yield pauses the writes of this process if another one has asked for a takeover. That needs longer than this process for a record, so it might
+// never be the first to use a number. Somebody who writes seldom needs no pause. The caller has mu.
 func (l *Log) yield(ctx context.Context, epoch int64) error {
-	if l.yields == maxYields || l.now().Sub(l.looked) < lookEvery {
+	if now := l.now(); now.Sub(l.looked) < lookEvery || now.Sub(l.wrote) >= yieldTime {
 		return nil
 	}
-	l.looked = l.now()
-	if _, err := l.bucket.get(ctx, wantedKey(epoch+1), 0); err != nil {
-		return nil // nobody wants it; or the storage fails, of which the next write says more
+	defer func() { l.looked = l.now() }()
+	wanted := wantedKey(epoch + 1)
+	if _, err := l.bucket.get(ctx, wanted, 0); err != nil {
+		return nil // nobody asks; or the storage fails, of which the next write says more
 	}
-	l.yields++
-	return wait(ctx, yieldTime)
+	if err := l.bucket.remove(ctx, wanted); err != nil {
+		return nil // likewise
+	}
+	return wait(ctx, yieldTime) // if that isn't enough, the other process asks again
 }
 
 // checkNew fails if a log without records has had some.
@@ -156,7 +169,7 @@ func (l *Log) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(others) > 0 {
+	if len(others) > 0 && !strings.HasPrefix(others[0].key, wantedDir) {
 		if others[0].key == storeKey {
 			return errExists
 		}
@@ -216,11 +229,11 @@ func (l *Log) Reconnect(ctx context.Context) (mirror.State, error) {
 		if err != nil {
 			return mirror.State{}, err
 		}
-		done, err := l.write(ctx, change)
+		there, err := l.write(ctx, change)
 		if err != nil {
 			return mirror.State{}, err
 		}
-		if done {
+		if there.Nonce == change.next.Nonce {
 			l.lost = nil
 			l.sure()
 			return end.State(), nil

@@ -37,31 +37,33 @@ func (l *Log) prepare(end position, next record, rows []byte) (*change, error) {
 	return &change{key: key, data: data, next: position{log: end.log, record: next}, known: end.known}, err
 }
 
-// write writes a record. done is false if another one has its number. The caller has mu.
-func (l *Log) write(ctx context.Context, c *change) (done bool, err error) {
+// write writes a record, and returns the one that has its number then: it is another one if the nonces differ, and the zero record if that was
+// replaced by a base. The caller has mu.
+func (l *Log) write(ctx context.Context, c *change) (there record, err error) {
 	c.next.known = l.now()
 	err = l.bucket.create(ctx, c.key, c.data)
 	if errors.Is(err, errExists) {
 		there, err := l.record(ctx, c.next.log, c.next.Number, 0)
 		if errors.Is(err, errMissing) {
-			return false, nil // it was one, and a base has replaced it
+			return record{}, nil
 		}
 		if err != nil {
-			return false, &lostError{err}
+			return record{}, &lostError{err}
 		}
 		if there.Nonce != c.next.Nonce {
-			return false, nil
+			return there, nil
 		}
 	} else if err != nil {
-		return false, err
+		return record{}, err
 	}
 	if l.stale(c.known) {
 		// Another process may have taken the log over so long ago that the record of the takeover was deleted. Then this one, in its
 		// place, has no effect.
-		return false, &lostError{errors.New("this process was stopped for a long time while it wrote")}
+		return record{}, &lostError{errors.New("this process was stopped for a long time while it wrote")}
 	}
 	l.moved(c.next)
-	return true, nil
+	l.wrote = l.now()
+	return c.next.record, nil
 }
 
 // change appends a record with a state, and with rows, if no other process has appended any. The caller has mu.
@@ -89,14 +91,14 @@ func (l *Log) change(ctx context.Context, set func(*record), rows []byte) error 
 	if err != nil {
 		return err
 	}
-	done, err := l.write(ctx, c)
+	there, err := l.write(ctx, c)
 	if err != nil {
 		if l.Fault(err) == dbms.Lost {
 			l.lost = err
 		}
 		return err
 	}
-	if done {
+	if there.Nonce == c.next.Nonce {
 		return nil
 	}
 	end, _, err := l.read(ctx)
