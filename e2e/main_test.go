@@ -23,8 +23,10 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // not given
-		_ = flag.Set(parallel.Name, strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)) // tests wait for other processes for half of their time
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)) // tests wait for other processes for half of their time
 	}
 	code := m.Run()
 	testservers.Stop()

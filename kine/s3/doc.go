@@ -18,5 +18,6 @@
 //
 // A takeover is a record with the next epoch. An earlier process doesn't know it, and so can't write the record after it: the number
 // that it would use is that of the takeover. For that, records of takeovers are kept for days, and a process trusts what it knows
-// of the end of the log for an hour only.
+// of the end of the log for an hour only. A takeover counts only if its record is the last one when the log is read again, because
+// the numbers of records that a base has replaced are free.
 package s3

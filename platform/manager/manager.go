@@ -107,7 +107,8 @@ type Manager struct {
 	traffic  peers.Traffic
 	received *move.Receiver
 	moved    sync.Map
-	moving   sync.Map             // the names of spaces that are being moved to other shards, until all of that is done
+	moving   sync.Map // the names of spaces that are being moved to other shards, until all of that is done
+	arrivals peers.Arrivals
 	restores operations.Transfers // into pods, which pods that don't hand out their stores must not hold up
 	// withinShare has since when spaces have been within their share, each a time.Time, by name.
 	withinShare sync.Map

@@ -37,10 +37,8 @@ const (
 	// restTime and restRate limit how long the other shard may take for what is copied while the space doesn't run: so long, and longer for
 	// a store of so many bytes a second.
 	restTime, restRate = 15 * time.Second, 8 << 20
-	// takeTime limits how long the other shard may take to serve a space. Requests wait meanwhile; those that have reached the other shard
-	// look after each arrivePause.
-	takeTime    = 10 * time.Second
-	arrivePause = 10 * time.Millisecond
+	// takeTime limits how long the other shard may take to serve a space. Requests wait meanwhile.
+	takeTime = 10 * time.Second
 	// takePause is between two requests to the other shard to serve a space, while it is busy with the space.
 	takePause = 10 * time.Millisecond
 	// decidePause is between two attempts to write which shard has a space.
@@ -292,6 +290,7 @@ func (m *Manager) own(name string, runs *applied) {
 	m.owning.Lock()
 	defer m.owning.Unlock()
 	m.applied.set(name, runs)
+	m.arrivals.Served(name)
 	if m.config.Shard != "" {
 		m.shard.Host().BeginOwn(name)
 	}

@@ -15,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
-	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,14 +53,15 @@ func (m *Manager) ShardOf(space string) string {
 // Arriving returns what waits until this process serves a space that is to be here by its object, and isn't yet: it has just moved here, or its
 // shard was dead. It returns nil for all others. The wait has succeeded if it returns true.
 func (m *Manager) Arriving(space string) (wait func(context.Context) bool) {
-	if object := m.objects.Get(space); object == nil || m.config.Shard == "" || m.applied.get(space) != nil || !arrives(object, m.config.Shard) {
+	object := m.objects.Get(space)
+	if object == nil || m.config.Shard == "" || m.applied.get(space) != nil || !arrives(object, m.config.Shard) {
 		return nil
 	}
-	return func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, takeTime)
-		defer cancel()
-		return utilwait.PollUntilContextCancel(ctx, arrivePause, true, func(context.Context) (bool, error) { return m.applied.get(space) != nil, nil }) == nil
+	wait = m.arrivals.Wait(space, ptr.Deref(object.Status.Moves, 0))
+	if m.applied.get(space) != nil { // since a moment ago
+		m.arrivals.Served(space)
 	}
+	return wait
 }
 
 // arrives reports whether a space that a shard doesn't serve yet comes from another one, or may.
@@ -165,7 +165,7 @@ func (m *Manager) serveMoves() {
 // mayReceive fails unless a space moves to this shard, which has no other store of its name, and nothing else is done to it. Otherwise,
 // nothing is until end is called.
 func (m *Manager) mayReceive(ctx context.Context, space string) (end func(), err error) {
-	if m.env.Peers.Draining() { // what it received now, it might never serve
+	if m.env.Peers.Stopping() { // what it received now, it might never serve
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("shard %s is about to stop, and receives no spaces", m.config.Shard))
 	}
 	end, err = m.changes.Begin(space, "being received from another shard")

@@ -92,9 +92,10 @@ type Peers struct {
 	ended     chan struct{} // closed when this process may not be the shard any more
 	why       error
 
-	// draining says that the process is about to stop, and changed has an element if the status is to say so.
-	draining atomic.Bool
-	changed  chan struct{}
+	// stopping says that the process is about to stop, and draining that it waits for its spaces before. changed has an element if the
+	// status is to say so.
+	stopping, draining atomic.Bool
+	changed            chan struct{}
 
 	mu     sync.Mutex
 	shards map[string]peer // by name
@@ -236,6 +237,7 @@ type peer struct {
 // Drain waits until the spaces that move have moved to other shards, or for [Options.DrainTimeout], before the process stops. left returns
 // how many there are. It also waits until clients are led to other shards. If no other shard takes spaces, it doesn't wait.
 func (p *Peers) Drain(left func() int) {
+	p.stopping.Store(true)
 	if p.config.DrainTimeout == 0 || !p.hasOther() {
 		return
 	}
@@ -249,7 +251,7 @@ func (p *Peers) Drain(left func() int) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.DrainTimeout)
 	defer cancel()
 	select {
-	case <-led: // by now, a space that was received before the shard drained is here
+	case <-led: // by now, a space that was received before is here, unless the host is slow
 	case <-p.ended:
 	}
 	err := wait.PollUntilContextCancel(ctx, drainInterval, true, func(context.Context) (bool, error) {
@@ -265,8 +267,8 @@ func (p *Peers) Drain(left func() int) {
 	}
 }
 
-// Draining reports whether this process is about to stop.
-func (p *Peers) Draining() bool { return p.draining.Load() }
+// Stopping reports whether this process is about to stop.
+func (p *Peers) Stopping() bool { return p.stopping.Load() }
 
 // Others returns the names of the other shards of which there is an object.
 func (p *Peers) Others() (names []string) {

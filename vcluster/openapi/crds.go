@@ -38,7 +38,7 @@ const (
 	protobufDocumentBytes, protobufDocument = 2 << 20, 12
 )
 
-// makingOfCRDs is of the whole process: two documents of version 3 are made at once.
+// makingOfCRDs limits how many documents of CRDs, of version 3, the process makes at once.
 var makingOfCRDs = semaphore.NewWeighted(2)
 
 // crdsByPath are the established CRDs of a space, by the path of the document of version 3 that describes them, in the order
