@@ -40,16 +40,16 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 	must(host.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}))(t)
 	createClients(t, host, fleet(1))
 	helm(t, append([]string{"install", "berth"}, values...)...)
-	if out := helm(t, "test", "berth", "--namespace", tenantsRelease, "--logs", "--timeout", "3m"); !strings.Contains(out, "/readyz: ready") {
+	if out := helm(t, "test", "berth", "--namespace", tenantsRelease, "--logs", "--timeout", "6m"); !strings.Contains(out, "/readyz: ready") {
 		t.Errorf("helm test says nothing of the operator:\n%s", out)
 	}
 	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/fleet-values", "--timeout=120s")
 
-	helmAll(t, 0, "install", "../charts/space", "--namespace", tenantsRelease, "--wait", "--timeout", "3m", "--set", "owners.alice.kind=User,hostNamespaces.labels.fleet=test")
+	helmAll(t, 0, "install", "../charts/space", "--namespace", tenantsRelease, "--wait", "--timeout", "6m", "--set", "owners.alice.kind=User,hostNamespaces.labels.fleet=test")
 	for i := range tenantCount {
 		host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+fleet(i), "--timeout=120s")
 	}
-	if out := helm(t, "test", fleet(0), "--namespace", tenantsRelease, "--logs", "--timeout", "3m"); !strings.Contains(out, fleet(0)+": ready, Kubernetes v1.") {
+	if out := helm(t, "test", fleet(0), "--namespace", tenantsRelease, "--logs", "--timeout", "6m"); !strings.Contains(out, fleet(0)+": ready, Kubernetes v1.") {
 		t.Errorf("helm test says nothing of the tenant:\n%s", out)
 	}
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
@@ -113,7 +113,7 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 		}
 	})
 	t.Run("a tenant is uninstalled without a trace, unless another is below it", func(t *testing.T) {
-		helm(t, "install", "fleet-below", "../charts/space", "--namespace", tenantsRelease, "--wait", "--timeout", "3m", "--set", "parent="+fleet(9))
+		helm(t, "install", "fleet-below", "../charts/space", "--namespace", tenantsRelease, "--wait", "--timeout", "6m", "--set", "parent="+fleet(9))
 		eventually(t, func() error {
 			return expect("the number of tenants below", host.kubectl(t, "get", "tenant", fleet(9), "-o", "jsonpath={.status.children}"), "1")
 		})
@@ -121,7 +121,7 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 			t.Errorf("a tenant with another below it is uninstalled:\n%s", out)
 		}
 		for _, tenant := range []string{"fleet-below", fleet(0)} {
-			helm(t, "uninstall", tenant, "--namespace", tenantsRelease, "--wait", "--timeout", "3m")
+			helm(t, "uninstall", tenant, "--namespace", tenantsRelease, "--wait", "--timeout", "6m")
 		}
 		awaitGone(t, "the namespace", host.CoreV1().Namespaces().Get, "berth-"+fleet(0))
 		eventually(t, func() error {
@@ -136,7 +136,7 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 		running, spaces = running[1:], spaces[1:]
 	})
 	t.Run("uninstalled, it leaves tenants and what they run, and goes on when it is installed again", func(t *testing.T) {
-		helm(t, "uninstall", "berth", "--namespace", tenantsRelease, "--wait", "--timeout", "3m")
+		helm(t, "uninstall", "berth", "--namespace", tenantsRelease, "--wait", "--timeout", "6m")
 		awaitGone(t, "Berth's pod", host.CoreV1().Pods(tenantsRelease).Get, "berth-0")
 		for _, left := range []string{"deployments", "clusterroles", "clusterrolebindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
 			if out := host.kubectl(t, "get", left, "-A", "-l", "app.kubernetes.io/instance=berth", "-o", "name"); out != "" {
@@ -156,7 +156,7 @@ func TestTenantsOnARealClusterByHelm(t *testing.T) {
 		reached(t, host, node, tenantsRelease, fleet(1)).awaitRunning(t, "default", "real")
 	})
 	t.Run("the guide removes everything", func(t *testing.T) {
-		helmAll(t, 1, "uninstall", "--namespace", tenantsRelease, "--ignore-not-found", "--wait", "--timeout", "3m")
+		helmAll(t, 1, "uninstall", "--namespace", tenantsRelease, "--ignore-not-found", "--wait", "--timeout", "6m")
 		host.kubectl(t, "delete", "tenant", "fleet-values", fleet(9), "--ignore-not-found", "--wait", "--timeout=180s")
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "operator.enabled=false,tenants=null,configuration=null")...)...)
 		host.kubectl(t, "delete", "space", "default", "--ignore-not-found", "--wait", "--timeout=180s")

@@ -33,7 +33,7 @@ const release = "berth-chart-test"
 func TestTheChartOnARealCluster(t *testing.T) {
 	host, images := realCluster(t, envImage)
 	image := images[0]
-	values := []string{"../charts/berth", "--namespace", release, "--take-ownership", "--wait", "--timeout", "3m", "--set", ofImage(image) +
+	values := []string{"../charts/berth", "--namespace", release, "--take-ownership", "--wait", "--timeout", "6m", "--set", ofImage(image) +
 		",operator.enabled=false,storage.size=1Gi,networkPolicy.enabled=true,podDisruptionBudget.enabled=true,spaces[0].name=chart-a,spaces[1].name=chart-b,spaces[1].spec.isolation=Dedicated"}
 	ownRelease(t, host, release, "chart-a", "chart-b", "chart-c", "chart-d", "chart-e")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
@@ -175,7 +175,7 @@ func pauseImage(t *testing.T, host *cluster) string {
 // helmTest runs `helm test` and checks that it asked each space.
 func helmTest(t *testing.T, spaces ...string) {
 	t.Helper()
-	out := helm(t, "test", "berth", "--namespace", release, "--logs", "--timeout", "3m")
+	out := helm(t, "test", "berth", "--namespace", release, "--logs", "--timeout", "6m")
 	for _, space := range spaces {
 		if !strings.Contains(out, space+": ready, Kubernetes v1.") {
 			t.Errorf("helm test says nothing of %s:\n%s", space, out)

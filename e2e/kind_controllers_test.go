@@ -66,7 +66,7 @@ func TestControllersOfARealClusterServeSpaces(t *testing.T) {
 	defineGateways(t, host, "standard")
 	provideVolumes(t, host)
 	install(t, host, "ingress-controller")
-	helm(t, "install", "berth", "../charts/berth", "--namespace", controllersRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
+	helm(t, "install", "berth", "../charts/berth", "--namespace", controllersRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "6m",
 		"--set", fmt.Sprintf("%s,operator.enabled=false,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,"+
 			"sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true,"+
 			"sync.volumesnapshots=on,sync.volumesnapshotclasses=berth.dev/show=true",

@@ -65,7 +65,7 @@ spec: {secretName: shop-tls, dnsNames: [%[1]s.example.com], issuerRef: {name: se
 func TestOperatorsOfTwoSpacesRunInRealContainers(t *testing.T) {
 	host, images := realCluster(t, envImage, envDrivers)
 	ownRelease(t, host, operatorsRelease, spacesOfOperators...)
-	helm(t, "install", "berth", "../charts/berth", "--namespace", operatorsRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
+	helm(t, "install", "berth", "../charts/berth", "--namespace", operatorsRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "6m",
 		"--set", fmt.Sprintf("%s,operator.enabled=false,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s",
 			ofImage(images[0]), spacesOfOperators[0], spacesOfOperators[1]))
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
@@ -255,7 +255,7 @@ func applyClusterAPI(t *testing.T, in *cluster, version string) {
 		out, err := in.tryKubectl(t, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		return withOutput(err, out)
 	})
-	in.kubectl(t, "rollout", "status", "deployment/capi-controller-manager", "--namespace", "capi-system", "--timeout", "3m")
+	in.kubectl(t, "rollout", "status", "deployment/capi-controller-manager", "--namespace", "capi-system", "--timeout", "6m")
 }
 
 // clusterAPI returns the manifest of a version of Cluster API, of the image that nodes have.

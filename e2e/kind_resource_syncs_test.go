@@ -66,7 +66,7 @@ func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
 		removeCertManager(ctx, t, host)
 	})
 	installCertManager(t, host, certManagerChart(t))
-	helm(t, "install", "berth", "../charts/berth", "--namespace", certificatesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
+	helm(t, "install", "berth", "../charts/berth", "--namespace", certificatesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "6m",
 		"--set", ofImage(images[0])+",storage.size=1Gi,service.type=NodePort,tenants.certs.quota.pods=5")
 	host.apply(t, spaceObject("certs-alone", "{tenantName: certs, isolation: Dedicated}"))
 	awaitReady(t, host, "certs", "True")

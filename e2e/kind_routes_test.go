@@ -56,7 +56,7 @@ func TestRoutesOfARealClusterLeadToSpaces(t *testing.T) {
 	defineGateways(t, host, "experimental")
 	install(t, host, "ingress-controller", "-tcp-routes")
 	host.kubectl(t, "label", "namespace", "ingress-controller", "berth.dev/reaches-pods=true")
-	helm(t, "install", "berth", "../charts/berth", "--namespace", routesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
+	helm(t, "install", "berth", "../charts/berth", "--namespace", routesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "6m",
 		"--set", ofImage(images[0])+",storage.size=1Gi,service.type=NodePort,tenants.mall.quota.pods=5,sync.gateways=on,sync.httproutes=on,sync.gatewayclasses=berth.dev/show=true")
 	awaitReady(t, host, "mall", "True")
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]

@@ -49,7 +49,7 @@ func TestDefinitionsOfARealClusterAreShared(t *testing.T) {
 	})
 	installCertManager(t, host, certManagerChart(t))
 	applyClusterAPI(t, host, clusterAPIAfter)
-	helm(t, "install", "berth", "../charts/berth", "--namespace", definitionsRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
+	helm(t, "install", "berth", "../charts/berth", "--namespace", definitionsRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "6m",
 		"--set", ofImage(images[0])+",storage.size=1Gi,service.type=NodePort,tenants.lunar.quota.pods=5,tenants.solar.quota.pods=5")
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]
 	spaces := map[string]*cluster{}

@@ -61,7 +61,7 @@ func TestVolumesOfATenantsOwnOnARealCluster(t *testing.T) {
 	home := must(host.CoreV1().Pods("volumes").List(t.Context(), metav1.ListOptions{}))(t).Items[0].Spec.NodeName
 	host.kubectl(t, "label", "--overwrite", "node", home, "volumes=here")
 	t.Cleanup(func() { host.kubectlAfter(t, "", "label", "node", home, "volumes-") })
-	helm(t, "install", "berth", "../charts/berth", "--namespace", volumesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m",
+	helm(t, "install", "berth", "../charts/berth", "--namespace", volumesRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "6m",
 		"--set", fmt.Sprintf("%s,operator.enabled=false,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s,"+
 			"spaceDefaults.nodes.selector.volumes=here,allowedSync.ownpersistentvolumes=volumes.berth.dev=any:pvc-", ofImage(image), spaces[0], spaces[1]))
 	node := must(host.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t).Items[0]

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -39,7 +40,7 @@ const (
 )
 
 // makingOfCRDs limits how many documents of CRDs, of version 3, the process makes at once.
-var makingOfCRDs = semaphore.NewWeighted(2)
+var makingOfCRDs = sync.OnceValue(func() *semaphore.Weighted { return semaphore.NewWeighted(2) })
 
 // crdsByPath are the established CRDs of a space, by the path of the document of version 3 that describes them, in the order
 // of their names.
@@ -136,7 +137,7 @@ func (d *SpaceDocuments) makeV3(
 	r *http.Request, path string, crds []*apiextensionsv1.CustomResourceDefinition,
 ) (*httptest.ResponseRecorder, error) {
 	ctx := r.Context()
-	for _, turn := range []*semaphore.Weighted{d.user.making, makingOfCRDs} {
+	for _, turn := range []*semaphore.Weighted{d.user.making, makingOfCRDs()} {
 		if err := turn.Acquire(ctx, 1); err != nil {
 			return nil, fmt.Errorf("wait for other OpenAPI documents: %w", err)
 		}
