@@ -23,9 +23,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if !isSet {
 		_ = flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)*3/2)) // tests wait for other processes for half of their time
 	}
 	code := m.Run()

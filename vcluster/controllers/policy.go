@@ -96,7 +96,7 @@ func (d groupDocument) Paths() (map[string]openapi.GroupVersion, error) {
 // Schema implements [openapi.GroupVersion].
 func (d groupDocument) Schema(contentType string) ([]byte, error) {
 	document, err := d.client.Get().AbsPath(d.ServerRelativeURL()).SetHeader("Accept", contentType).
-		Do(context.TODO()).Raw() //nolint:forbidigo // upstream's resolver has none
+		Do(context.TODO()).Raw() //nolint:forbidigo // upstream's resolver passes no context
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%s: %w", d.path, resolver.ErrSchemaNotFound)
 	}
