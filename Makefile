@@ -15,7 +15,7 @@ TESTSUM := $(TOOL) gotestsum --jsonfile bin/test.json --post-run-command hack/te
 
 # Test binaries that link Kubernetes take over a gigabyte each to link: more than two at once swap a small machine.
 # `make lint` has vet's checks, so they are not made again for each test binary.
-TEST_FLAGS ?= -p 2 -vet=off -timeout 60m
+TEST_FLAGS ?= -p 2 -vet=off -timeout 80m
 PKG        ?=
 ARGS       ?=
 IMAGE      ?= berth:$(VERSION)

@@ -19,7 +19,7 @@ import (
 
 // storeTypes are the types of stores that are measured.
 func storeTypes() []v1alpha1.StoreType {
-	return []v1alpha1.StoreType{v1alpha1.StoreSQLite, v1alpha1.StorePostgreSQL, v1alpha1.StoreMySQL, v1alpha1.StoreEtcd, v1alpha1.StoreNATS}
+	return []v1alpha1.StoreType{v1alpha1.StoreSQLite, v1alpha1.StorePostgreSQL, v1alpha1.StoreMySQL, v1alpha1.StoreEtcd, v1alpha1.StoreNATS, v1alpha1.StoreS3}
 }
 
 // openStore starts a server with a store of a type, if it isn't a file. close ends the server.

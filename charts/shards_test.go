@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -201,23 +202,37 @@ func TestAccountsWriteWhatShardsNeed(t *testing.T) {
 	r, ctx := startReleases(t), t.Context()
 	operator := r.as("system:serviceaccount:platform:berth-operator")
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "platform", Name: name} }
-	ca := &corev1.Secret{ObjectMeta: at("berth-shards")}
-	for _, o := range []client.Object{&v1alpha1.Shard{ObjectMeta: at("berth-0")}, &coordinationv1.Lease{ObjectMeta: at("berth-0")}, ca} {
+	ca, podsCA := &corev1.Secret{ObjectMeta: at("berth-shards")}, &corev1.Secret{ObjectMeta: at("berth-shards-pods")}
+	for _, o := range []client.Object{&v1alpha1.Shard{ObjectMeta: at("berth-0")}, &coordinationv1.Lease{ObjectMeta: at("berth-0")}, ca, podsCA} {
 		if err := r.berth.Create(ctx, o); err != nil {
 			t.Errorf("create %T: %v", o, err)
 		}
+	}
+	own := &corev1.Secret{ObjectMeta: at(pod.Name("remote")), Type: pod.SecretType, Data: map[string][]byte{"incarnation": []byte("random")}}
+	own.Labels = map[string]string{pod.Label: "remote", translate.LabelPlatform: "berth"}
+	pods := &pod.Pods{Host: r.berth, Platform: "berth", Template: &appsv1.StatefulSet{ObjectMeta: at("")}}
+	if err := r.berth.Create(ctx, own); err != nil {
+		t.Fatal(err)
+	}
+	if known, err := pods.Known(ctx, "remote", "incarnation"); err != nil || string(known) != "random" {
+		t.Errorf("a shard finds the pod of another one by %q: %v", known, err)
 	}
 	patch := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
 	space, foreign := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "acme"}, Spec: v1alpha1.SpaceSpec{TenantName: "acme"}}, &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "free"}}
 	stored := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "stored", Annotations: map[string]string{translate.AnnotationStore: "a", v1alpha1.AnnotationMoveTo: ""}}}
 	remote := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "remote", Annotations: map[string]string{translate.AnnotationStore: "b"}}}
 	remote.Spec.Store = v1alpha1.Store{Type: v1alpha1.StorePostgreSQL, SecretName: "remote-store"}
-	leaving := remote.DeepCopy()
+	leaving, dedicated := remote.DeepCopy(), remote.DeepCopy()
+	dedicated.Name = "dedicated"
 	leaving.Name, leaving.Finalizers = "leaving", []string{v1alpha1.Finalizer}
-	for _, o := range []client.Object{space, foreign, stored, remote, leaving} {
+	for _, o := range []client.Object{space, foreign, stored, remote, leaving, dedicated} {
 		if err := r.admin.Create(ctx, o); err != nil {
 			t.Fatal(err)
 		}
+	}
+	dedicated.Status.Isolation = v1alpha1.Dedicated
+	if err := r.admin.Status().Update(ctx, dedicated); err != nil {
+		t.Fatal(err)
 	}
 	if err := r.admin.Delete(ctx, leaving.DeepCopy()); err != nil {
 		t.Fatal(err)
@@ -225,6 +240,8 @@ func TestAccountsWriteWhatShardsNeed(t *testing.T) {
 	for what, err := range map[string]error{
 		"read the CAs":          r.berth.Get(ctx, client.ObjectKeyFromObject(ca), &corev1.Secret{}),
 		"write the CAs":         r.berth.Update(ctx, ca),
+		"read that of pods":     r.berth.Get(ctx, client.ObjectKeyFromObject(podsCA), &corev1.Secret{}),
+		"write that of pods":    r.berth.Update(ctx, podsCA),
 		"renew a Lease":         r.berth.Patch(ctx, &coordinationv1.Lease{ObjectMeta: at("berth-0")}, patch(`{"spec":{"holderIdentity":"a"}}`)),
 		"report":                r.berth.Status().Patch(ctx, &v1alpha1.Shard{ObjectMeta: at("berth-0")}, patch(`{"status":{"spaces":1}}`)),
 		"see the others":        r.berth.List(ctx, &v1alpha1.ShardList{}, client.InNamespace("platform")),
@@ -234,6 +251,7 @@ func TestAccountsWriteWhatShardsNeed(t *testing.T) {
 		"place a tenant's":      operator.Status().Patch(ctx, space.DeepCopy(), patch(`{"status":{"shard":"berth-0"}}`)),
 		"move a space":          operator.Status().Patch(ctx, stored.DeepCopy(), patch(`{"status":{"movingTo":"berth-0"}}`)),
 		"have one fail over":    operator.Status().Patch(ctx, remote.DeepCopy(), patch(`{"status":{"shard":"berth-1"}}`)),
+		"and a dedicated one":   operator.Status().Patch(ctx, dedicated.DeepCopy(), patch(`{"status":{"shard":"berth-1"}}`)),
 		"note where it goes":    operator.Patch(ctx, stored.DeepCopy(), patch(`{"metadata":{"annotations":{"berth.dev/move-to":"berth-0"}}}`)),
 		"note that it is moved": operator.Patch(ctx, stored.DeepCopy(), patch(`{"metadata":{"annotations":{"berth.dev/move-to":null}}}`)),
 	} {

@@ -204,11 +204,11 @@ func TestKeysOfADedicatedSpaceAreRotated(t *testing.T) {
 	b.awaitServed(t, "alone")
 	before := b.space(t, "alone")
 	must(whoAmI(t, before))(t)
-	made := must(before.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(t)
+	token := before.defaultToken(t)
 	b.command(t, "rotate", "alone", "--ca", "--service-account-key", "--overlap=0s")
 	after := b.space(t, "alone")
 	must(whoAmI(t, after))(t)
-	for what, config := range map[string]*rest.Config{"a kubeconfig": before.config, "a token": withToken(after.config, made.Status.Token)} {
+	for what, config := range map[string]*rest.Config{"a kubeconfig": before.config, "a token": withToken(after.config, token)} {
 		if _, err := whoAmI(t, must(kubernetes.NewForConfig(config))(t)); !apierrors.IsUnauthorized(err) {
 			t.Errorf("%s of before gets %v, want Unauthorized", what, err)
 		}
@@ -250,14 +250,7 @@ func TestRotationsSayWhatTheyRotate(t *testing.T) {
 func TestTokensNameTheirSpace(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)
-	var token string
-	eventually(t, func() error {
-		made, err := demo.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err == nil {
-			token = made.Status.Token
-		}
-		return err
-	})
+	token := demo.defaultToken(t)
 	config := withToken(demo.config, token)
 	config.Host = rootOf(t, demo)
 	if user := must(whoAmI(t, must(kubernetes.NewForConfig(config))(t)))(t); user.Username != "system:serviceaccount:default:default" {

@@ -22,11 +22,15 @@ const shardsRelease = "berth-shards-test"
 
 var shardSpaces = []string{"pod-a", "pod-b", "pod-c", "pod-d", "pod-e", "pod-f"}
 
-// D5, D6, T9: the chart's pods share the spaces of a platform. A space moves, one pod after the other is upgraded, and one is killed: no
-// request of the other spaces fails, and none of any space while pods are upgraded. The pods of tenants run on, and reach their APIs.
+// dedicatedOnShards is a further space, with a process of its own in a pod.
+const dedicatedOnShards = "pod-own"
+
+// D5, D6, T9: the chart's pods share the spaces of a platform. A space moves, one pod after the other is upgraded, and with them the pod of a
+// dedicated space, and one is killed: no request of the other spaces fails, and none of any space while pods are upgraded. The pods of tenants
+// run on, and reach their APIs.
 func TestShardsOfARealClusterAreUpgradedUnderLoad(t *testing.T) {
 	host, images := realCluster(t, envImage)
-	ownRelease(t, host, shardsRelease, shardSpaces...)
+	ownRelease(t, host, shardsRelease, append(slices.Clone(shardSpaces), dedicatedOnShards)...)
 	set := ofImage(images[0]) + ",replicas=3,storage.size=1Gi,service.type=NodePort,networkPolicy.enabled=true,spaces[0].name=" + shardSpaces[0]
 	values := []string{"../charts/berth", "--namespace", shardsRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "4m", "--set", set}
 	helm(t, append([]string{"install", "berth"}, values...)...)
@@ -65,8 +69,24 @@ func TestShardsOfARealClusterAreUpgradedUnderLoad(t *testing.T) {
 		l.check(t)
 		checkInside(t, spaces["pod-a"], "moved", images[0])
 	})
+	t.Run("a dedicated space moves without its pod", func(t *testing.T) {
+		applySpace(t, host, dedicatedOnShards, "{isolation: Dedicated}")
+		pod := host.awaitRunning(t, shardsRelease, "berth-"+dedicatedOnShards+"-dedicated-0")
+		space, from := reached(t, host, node, shardsRelease, dedicatedOnShards), s.shardOf(t, dedicatedOnShards)
+		others := slices.DeleteFunc([]string{"berth-0", "berth-1", "berth-2"}, func(name string) bool { return name == from })
+		for _, to := range append(others, from) {
+			l, stop := loaded(t, []*cluster{space})
+			s.berth(t, "space", "move", dedicatedOnShards, "--to", to, "--timeout", "60s")
+			stop()
+			l.check(t)
+			if now := host.awaitRunning(t, shardsRelease, pod.Name); now.UID != pod.UID || restarts(now) > 0 {
+				t.Errorf("on shard %s, the space's process is in another pod, or was restarted", to)
+			}
+		}
+		checkInside(t, space, "moved", images[0])
+	})
 	t.Run("an upgrade under load fails no request", func(t *testing.T) {
-		l, stop := loaded(t, clients)
+		l, stop := loaded(t, append(clients, reached(t, host, node, shardsRelease, dedicatedOnShards)))
 		helm(t, append([]string{"upgrade", "berth"}, append(values, "--set", "log.verbosity=1")...)...)
 		stop()
 		l.check(t)
@@ -100,6 +120,7 @@ func TestShardsOfARealClusterAreUpgradedUnderLoad(t *testing.T) {
 			return err
 		})
 		checkInside(t, spaces["pod-a"], "again", images[0])
+		checkInside(t, reached(t, host, node, shardsRelease, dedicatedOnShards), "again", images[0])
 	})
 	for _, uid := range uids {
 		if !slices.Contains(s.hostPods(t, "berth-pod-a"), uid) {

@@ -6,6 +6,7 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,7 +64,21 @@ var suite = sync.OnceValue(func() *run {
 // command is the path of a command that was built: berth or kubectl.
 func (r *run) command(name string) string { return filepath.Join(r.dir, "bin", name) }
 
+// noteSources reads the directories of all sources. So `go test`, which doesn't see what the commands are built from, knows that the results
+// depend on them. Otherwise, it would print an earlier result after a change of anything but the tests.
+func noteSources() error {
+	return filepath.WalkDir("..", func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin") {
+			return fs.SkipDir
+		}
+		return err
+	})
+}
+
 func (r *run) buildCommands() error {
+	if err := noteSources(); err != nil {
+		return fmt.Errorf("read the sources: %w", err)
+	}
 	const kubernetes = "k8s.io/kubernetes"
 	version, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", kubernetes).Output()
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -113,14 +112,7 @@ func TestHealthAndMetricsAreThePlatformsOwn(t *testing.T) {
 func TestASpacesHealthIsAsUpstreamServesIt(t *testing.T) {
 	t.Parallel()
 	demo := sharedBerth(t).demo(t)
-	var token string
-	eventually(t, func() error {
-		made, err := demo.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err == nil {
-			token = made.Status.Token
-		}
-		return err
-	})
+	token := demo.defaultToken(t)
 	account := &http.Client{Transport: must(rest.TransportFor(withToken(demo.config, token)))(t)}
 	stranger := &http.Client{Transport: must(rest.TransportFor(rest.AnonymousClientConfig(demo.config)))(t)}
 	gateway := strings.TrimSuffix(demo.config.Host, "/demo")

@@ -278,6 +278,19 @@ func freePort(t *testing.T) string {
 	return port
 }
 
+// defaultToken is a token of the service account default, which a new space has a moment later.
+func (c *cluster) defaultToken(t *testing.T) (token string) {
+	t.Helper()
+	eventually(t, func() error {
+		made, err := c.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err == nil {
+			token = made.Status.Token
+		}
+		return err
+	})
+	return token
+}
+
 // account is the API for a service account, by a token of its own.
 func (c *cluster) account(t *testing.T, namespace, name string) *cluster {
 	t.Helper()

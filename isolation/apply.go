@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/translate"
 )
 
@@ -30,6 +32,9 @@ var ErrTaken = errors.New("host namespace is taken")
 // fieldOwner is Berth's field manager for isolation objects. Changes of admins to other fields stay. It is an earlier
 // name of the package, which must not change because hosts have stored it.
 const fieldOwner = "berth-tenancy"
+
+// writers is how many objects of a space are written at the same time.
+const writers = 4
 
 // CheckSpaceName returns an error if the name of a space is invalid.
 func CheckSpaceName(name string) error {
@@ -107,17 +112,14 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 	if err != nil {
 		return err
 	}
-	for _, o := range Objects(allowed, quota, options...) {
+	write := func(o client.Object) error {
 		switch o := o.(type) {
 		case *corev1.ResourceQuota:
 			if o.Name != objectName {
 				break
 			}
 			if settings.place != nil {
-				if err := settings.place(ctx); err != nil {
-					return err
-				}
-				continue
+				return settings.place(ctx)
 			}
 			if quota != nil {
 				break
@@ -127,17 +129,17 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 				return fmt.Errorf("apply quota of space %s: %w", space.Name, err)
 			}
 			if kept {
-				continue
+				return nil
 			}
 		case *corev1.Namespace:
 			ns = o // the result, which has a UID
 		case *rbacv1.RoleBinding:
-			if err := bind(o); err != nil {
-				return err
-			}
-			continue
+			return bind(o)
 		}
-		if err := apply(o); err != nil {
+		return apply(o)
+	}
+	for _, stage := range stages(Objects(allowed, quota, options...)) {
+		if err := writeAll(stage, write); err != nil {
 			return err
 		}
 	}
@@ -155,6 +157,41 @@ func Apply(ctx context.Context, host client.Client, space translate.Space, quota
 		}
 	}
 	return nil
+}
+
+// stages returns objects in the order in which they may be written: the namespace, what limits the space, the role of its account, and then
+// the bindings. So the account gets no right before the limits are there that go with it. Within a stage, the order doesn't matter, because
+// nothing runs in a new space before its account has rights, and limits replace none of each other.
+func stages(objects []client.Object) [4][]client.Object {
+	var stages [4][]client.Object
+	for _, o := range objects {
+		stage := 1
+		switch o.(type) {
+		case *corev1.Namespace:
+			stage = 0
+		case *rbacv1.Role:
+			stage = 2
+		case *rbacv1.RoleBinding:
+			stage = 3
+		}
+		stages[stage] = append(stages[stage], o)
+	}
+	return stages
+}
+
+// writeAll writes objects at the same time, as a space that moves waits for it.
+func writeAll(objects []client.Object, write func(client.Object) error) error {
+	errs := make([]error, len(objects))
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for i, o := range objects {
+		group.Go(func() error {
+			errs[i] = safego.Call("apply "+describe(o), func() error { return write(o) })
+			return nil // which errors there are must not depend on which came first
+		})
+	}
+	_ = group.Wait()
+	return errors.Join(errs...)
 }
 
 // subjectsOf returns the number of subjects of a binding.

@@ -6,7 +6,9 @@ package isolation_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/isolation"
@@ -176,4 +179,51 @@ func TestIsolationIsAppliedToARealHost(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Q1, S7: the account of a space gets no right before the limits are there, also when they change together: what can't be written keeps back
+// what comes after it.
+func TestLimitsAreThereBeforeRights(t *testing.T) {
+	host, err := client.NewWithWatch(startCluster(t), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	space := translate.Space{Name: "ordered"}
+	// apply returns the kinds of the objects that were written, in order, if those of a kind can't be.
+	apply := func(t *testing.T, refused string, wider ...isolation.Option) (kinds []string) {
+		t.Helper()
+		var mu sync.Mutex
+		recorded := interceptor.NewClient(host, interceptor.Funcs{
+			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+				kind := o.GetObjectKind().GroupVersionKind().Kind
+				if kind == refused {
+					return errors.New("it can't be written")
+				}
+				err := to.Patch(ctx, o, patch, options...)
+				mu.Lock()
+				defer mu.Unlock()
+				kinds = append(kinds, kind)
+				return err
+			},
+		})
+		if err := isolation.Apply(t.Context(), recorded, space, nil, wider...); (err != nil) != (refused != "") {
+			t.Fatal(err)
+		}
+		return kinds
+	}
+	rights := []string{"Role", "RoleBinding"}
+	check := func(t *testing.T, kinds []string) {
+		t.Helper()
+		if kinds[0] != "Namespace" || !slices.Equal(kinds[len(kinds)-2:], rights) || len(kinds) < 8 {
+			t.Errorf("these were written, in this order: %s", kinds)
+		}
+	}
+	check(t, apply(t, ""))
+	wider := isolation.AlsoSyncing(rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"things"}, Verbs: []string{"create"}})
+	for _, limit := range []string{"LimitRange", "NetworkPolicy"} {
+		if kinds := apply(t, limit, wider); slices.ContainsFunc(kinds, func(kind string) bool { return slices.Contains(rights, kind) }) {
+			t.Errorf("without a %s, these are written: %s", limit, kinds)
+		}
+	}
+	check(t, apply(t, "", wider))
 }

@@ -6,6 +6,8 @@ package kine
 import (
 	"context"
 	"errors"
+	"strings"
+	"unicode/utf8"
 
 	kineserver "github.com/k3s-io/kine/pkg/server"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,12 +15,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-dev/berth/kine/sqlite"
 )
 
 // maxPut is etcd's default limit of a request, in bytes.
 const maxPut = 3 << 19
+
+// errKey is of a key that not each type of store can have.
+var errKey = status.Error(codes.InvalidArgument, "etcdserver: a key must be UTF-8, without NUL bytes")
+
+// ValidKey reports whether a store accepts a key for writes: UTF-8 without NUL bytes. Not each database can have others. A tenant can name an
+// object so that its key is another one, as names in Protobuf may have any bytes.
+func ValidKey(key string) bool { return utf8.ValidString(key) && !strings.Contains(key, "\x00") }
 
 // bridge is kine's etcd server, without its streams, and with leases of our own.
 type bridge struct {
@@ -57,6 +68,8 @@ func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserv
 	switch {
 	case len(r.Key)+len(r.Value) > maxPut:
 		return nil, rpctypes.ErrGRPCRequestTooLarge
+	case !ValidKey(key):
+		return nil, errKey
 	case r.PrevKv, r.IgnoreValue, r.IgnoreLease, key == sqlite.CompactRevKey:
 		return b.KVServerBridge.Put(ctx, r)
 	}
@@ -84,8 +97,13 @@ func (b *bridge) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserv
 // Txn rejects what etcd rejects. kine accepts only transactions with one write.
 func (b *bridge) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	for _, op := range r.Success {
-		if put := op.GetRequestPut(); put != nil && len(put.Key)+len(put.Value) > maxPut {
+		put := op.GetRequestPut()
+		switch {
+		case put == nil:
+		case len(put.Key)+len(put.Value) > maxPut:
 			return nil, rpctypes.ErrGRPCRequestTooLarge
+		case !ValidKey(string(put.Key)):
+			return nil, errKey
 		}
 	}
 	return b.KVServerBridge.Txn(ctx, r)

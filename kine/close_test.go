@@ -183,9 +183,9 @@ func sizeOf(path string) int64 {
 // until polls a condition for a generous while.
 func until(t *testing.T, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not come to be in 30 s")
+			t.Fatal("it did not come to be in a minute")
 		}
 	}
 }

@@ -122,6 +122,7 @@ func TestHostileAReceivedStoreWithTooMuchIsRefused(t *testing.T) {
 		"no index":               {[]string{a}, run("DROP INDEX kine_name_prev_revision_uindex"), "indexes are missing"},
 		"text for a number":      {[]string{a}, run("UPDATE kine SET lease = 'x' WHERE name = ?", a), "other types"},
 		"compacted to the end":   {[]string{a}, run("UPDATE kine SET prev_revision = 1 << 60 WHERE name = 'compact_rev_key'"), "how far it is compacted"},
+		"a key that is no text":  {[]string{a}, run("UPDATE kine SET name = CAST(x'2fff' AS TEXT) WHERE name = ?", a), "not UTF-8"},
 		"a counter of text":      {[]string{a}, run("UPDATE sqlite_sequence SET seq = 'x'"), "its revisions"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -204,6 +204,24 @@ func testWhatIsTooLargeForEtcdIsRefused(t *testing.T, p place) {
 	}
 }
 
+// D4, S3: a tenant can't give an object a name, in Protobuf, that some type of store, a replica, or a snapshot can't have.
+func TestHostileKeysThatAreNoTextAreRefused(t *testing.T) {
+	onEach(t, testHostileKeysThatAreNoTextAreRefused)
+}
+
+func testHostileKeysThatAreNoTextAreRefused(t *testing.T, p place) {
+	s := p.open(t)
+	for _, key := range []string{"/registry/a\xff", "/registry/\x00"} {
+		if resp, err := s.Client().Kubernetes.OptimisticPut(t.Context(), key, []byte("a"), 0, kubernetes.PutOptions{}); err == nil {
+			t.Errorf("put of %q: %+v", key, resp)
+		}
+		if _, err := s.Client().Put(t.Context(), key, "a"); err == nil {
+			t.Errorf("put of %q succeeded", key)
+		}
+	}
+	create(t, s, "/registry/\u00e4\u4e16", "a")
+}
+
 // A list holds all it returns in memory, in a process that many spaces share.
 func TestAListThatIsTooLargeIsRefusedAndComesInPages(t *testing.T) {
 	onEach(t, testAListThatIsTooLargeIsRefusedAndComesInPages)

@@ -90,25 +90,7 @@ func TestNoAcknowledgedWriteIsLostToAServersRestart(t *testing.T) {
 			until(t, func() bool { return l.count() > n })
 		}
 		stop()
-		sentinel := create(t, s, "/registry/child/last", string(childValue("/registry/child/last")))
-
-		seen, last := map[string]int64{}, int64(0)
-		for e := range events(t, watch) {
-			if e.Kv.ModRevision <= last {
-				t.Errorf("revision %d was delivered after %d", e.Kv.ModRevision, last)
-			}
-			last = e.Kv.ModRevision
-			seen[string(e.Kv.Key)] = last
-			if last == sentinel {
-				break
-			}
-		}
-		for key, rev := range l.acked {
-			if seen[key] != rev {
-				t.Errorf("%s was acknowledged at %d, and delivered at %d (0: not at all)", key, rev, seen[key])
-			}
-		}
-		t.Logf("%d acknowledged writes, %d failed, %d delivered", len(l.acked), l.fails, len(seen))
+		mustBeDelivered(t, s, l, watch)
 		before := stats(t, s).UsedBytes
 		closeStore(t, s)
 		mustHold(t, p, l.acked)
@@ -116,6 +98,30 @@ func TestNoAcknowledgedWriteIsLostToAServersRestart(t *testing.T) {
 			t.Errorf("the store has %d bytes, and counted %d", after, before)
 		}
 	})
+}
+
+// mustBeDelivered fails unless a watch that began before all writes of a ledger delivers those that were acknowledged.
+func mustBeDelivered(t *testing.T, s *kine.Store, l *ledger, watch clientv3.WatchChan) {
+	t.Helper()
+	sentinel := create(t, s, "/registry/child/last", string(childValue("/registry/child/last")))
+
+	seen, last := map[string]int64{}, int64(0)
+	for e := range events(t, watch) {
+		if e.Kv.ModRevision <= last {
+			t.Errorf("revision %d was delivered after %d", e.Kv.ModRevision, last)
+		}
+		last = e.Kv.ModRevision
+		seen[string(e.Kv.Key)] = last
+		if last == sentinel {
+			break
+		}
+	}
+	for key, rev := range l.acked {
+		if seen[key] != rev {
+			t.Errorf("%s was acknowledged at %d, and delivered at %d (0: not at all)", key, rev, seen[key])
+		}
+	}
+	t.Logf("%d acknowledged writes, %d failed, %d delivered", len(l.acked), l.fails, len(seen))
 }
 
 // A database that doesn't respond fails its own store only.

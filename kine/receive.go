@@ -111,12 +111,34 @@ func checkAmounts(ctx context.Context, db *sql.DB, limits bounds.Limits) error {
 	if err != nil {
 		return err
 	}
+	if err := checkNames(ctx, db); err != nil { // now that their sizes are known
+		return err
+	}
 	// An open store compacts itself when its limit is reached, but deletions may exceed the limit by what is deleted.
 	err = checkAmount(limits, bounds.StoreBytes, max(current, all/2))
 	for i, kind := range kinds {
 		err = errors.Join(err, checkAmount(limits, kind.quantity, have.count[i]))
 	}
 	return err
+}
+
+// checkNames checks that the keys are those that clients can write.
+func checkNames(ctx context.Context, db *sql.DB) (err error) {
+	rows, err := db.QueryContext(ctx, `SELECT CAST(name AS BLOB) FROM kine`)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var name sql.RawBytes
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		if key := string(name); !ValidKey(key) {
+			return fmt.Errorf("%w: the key %q is not UTF-8, or has NUL bytes", ErrDamaged, key[:min(len(key), 256)])
+		}
+	}
+	return rows.Err()
 }
 
 func checkAmount(limits bounds.Limits, q bounds.Quantity, have int64) error {

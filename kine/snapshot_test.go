@@ -35,6 +35,7 @@ func testASnapshotUnderWritersIsOfOneMoment(t *testing.T, p place) {
 	s := p.open(t)
 	done := make(chan struct{})
 	var writing sync.WaitGroup
+	var pause sync.RWMutex // while a snapshot is restored, so that the next one is not much larger
 	for w := range writers {
 		first := fmt.Sprintf("/registry/%d/first", w)
 		second := fmt.Sprintf("/registry/%d/second", w)
@@ -47,11 +48,18 @@ func testASnapshotUnderWritersIsOfOneMoment(t *testing.T, p place) {
 				default:
 				}
 				value := fmt.Sprintf("%d %s", i, strings.Repeat("x", 2000))
+				pause.RLock()
 				firstRev = put(t, s, first, value, firstRev)
 				secondRev = put(t, s, second, value, secondRev)
+				pause.RUnlock()
 			}
 		})
 	}
+	stop := sync.OnceFunc(func() {
+		close(done)
+		writing.Wait()
+	})
+	defer stop()
 	for i := range 5 {
 		before := mustRevision(t, s)
 		until(t, func() bool { return mustRevision(t, s) > before+50 })
@@ -61,13 +69,19 @@ func testASnapshotUnderWritersIsOfOneMoment(t *testing.T, p place) {
 			t.Fatal(err)
 		}
 		after := mustRevision(t, s)
-		restored := p.another(t)
-		restored.restore(t, snapshot)
-		r := restored.open(t)
-		list, err := r.Client().Kubernetes.List(t.Context(), "/registry/", kubernetes.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := func() *kubernetes.ListResponse {
+			pause.Lock()
+			defer pause.Unlock()
+			restored := p.another(t)
+			restored.restore(t, snapshot)
+			r := restored.open(t)
+			defer closeStore(t, r)
+			list, err := r.Client().Kubernetes.List(t.Context(), "/registry/", kubernetes.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &list
+		}()
 		values, newest := map[string]int{}, int64(0)
 		for _, kv := range list.Kvs {
 			n, _, _ := strings.Cut(string(kv.Value), " ")
@@ -83,10 +97,8 @@ func testASnapshotUnderWritersIsOfOneMoment(t *testing.T, p place) {
 		if newest < before || newest > after {
 			t.Errorf("snapshot %d is at %d, made between %d and %d", i, newest, before, after)
 		}
-		closeStore(t, r)
 	}
-	close(done)
-	writing.Wait()
+	stop()
 	if left, err := filepath.Glob(filepath.Join(dir, "*.new*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

@@ -126,7 +126,7 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 			err = errors.Join(err, s.lock.Close())
 		}
 	}()
-	if err := examineOrCreate(ctx, path); err != nil {
+	if err := examineOrCreate(ctx, path, o.Volume); err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
@@ -142,7 +142,7 @@ func open(ctx context.Context, path string, o Options, log klog.Logger) (_ *Stor
 }
 
 // examineOrCreate checks the store at path, or creates it.
-func examineOrCreate(ctx context.Context, path string) error {
+func examineOrCreate(ctx context.Context, path string, volume *Volume) error {
 	_, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return sqlite.Create(ctx, path)
@@ -150,7 +150,10 @@ func examineOrCreate(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return sqlite.Examine(ctx, path)
+	if volume == nil {
+		return sqlite.Examine(ctx, path)
+	}
+	return volume.examined.Examine(ctx, path)
 }
 
 // Client returns the store's etcd client. All calls return the same one, which the Store closes: don't close it.

@@ -158,7 +158,7 @@ func (p *Platform) serveCommands(context.Context) error {
 }
 
 func (p *Platform) listen(ctx context.Context) (err error) {
-	if p.ca, err = pki.OpenCA(datadir.PortKeys(p.config.DataDir), datadir.PortCA); err != nil {
+	if p.ca, err = p.peers.OpenCA(ctx, peers.EndpointSecret, datadir.PortKeys(p.config.DataDir), datadir.PortCA); err != nil {
 		return err
 	}
 	if p.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.config.Listen); err != nil {

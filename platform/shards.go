@@ -9,12 +9,11 @@ import (
 
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/gateway/forward"
-	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/peers"
 	"github.com/berth-dev/berth/platform/process"
 )
 
-// joinShards waits until this process is the shard that the configuration names, and takes over the CA of the others.
+// joinShards waits until this process is the shard that the configuration names.
 func (p *Platform) joinShards(ctx context.Context) error {
 	if !p.config.Peers.Enabled() {
 		return nil
@@ -25,8 +24,7 @@ func (p *Platform) joinShards(ctx context.Context) error {
 	}
 	p.peers, err = peers.Open(ctx, peers.Config{
 		Options: p.config.Peers, Host: host, Platform: p.config.PlatformName,
-		AuthorityDir: datadir.PortKeys(p.config.DataDir), AuthorityName: datadir.PortCA,
-		Berth: p.config.Version.Berth, Kubernetes: p.config.Version.Kubernetes, Logger: p.logger.WithName("shards"),
+		DataDir: p.config.DataDir, Berth: p.config.Version.Berth, Kubernetes: p.config.Version.Kubernetes, Logger: p.logger.WithName("shards"),
 	})
 	return err
 }

@@ -13,6 +13,11 @@ import (
 // returns an error, and the start continues.
 func (s *Shard) Wake(ctx context.Context, name string) error { return s.BeginWake(name)(ctx) }
 
+// ExamineAhead returns a function that examines the store of a space that is about to be added, as [kine.Volume.ExamineAhead] does.
+func (s *Shard) ExamineAhead(store string) (examine func(context.Context)) {
+	return s.volume.ExamineAhead(store)
+}
+
 // WakeNow is Wake for an administrator: it also starts a space that is held back because it may have ended an earlier
 // process.
 func (s *Shard) WakeNow(ctx context.Context, name string) error {

@@ -324,9 +324,10 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (foreign bool,
 	const attempts = 5
 	path := filepath.Join(k.config.Dir, space, storeFile)
 	for range attempts {
+		received := IsReceived(filepath.Dir(path)) // before the copy: the mark goes when the store goes to a pod
 		sent, err := k.config.Spaces.Snapshot(ctx, space, to)
 		if !errors.Is(err, ErrAsleep) {
-			return sent && k.config.Foreign, err
+			return sent && (k.config.Foreign || received), err
 		}
 		if !exists(path) && storemark.Exists(filepath.Dir(path)) {
 			return false, k.copyFromServer(ctx, space, to)
@@ -338,7 +339,6 @@ func (k *Keeper) copyStore(ctx context.Context, space, to string) (foreign bool,
 			}
 			continue
 		}
-		received := IsReceived(filepath.Dir(path)) // before the copy: the mark goes when the store goes to a pod
 		if err = copyAtRest(path, to); err == nil {
 			if received { // whoever wrote it may have made it harmful to open
 				return true, nil

@@ -79,7 +79,7 @@ func (s *objects) each(ctx context.Context, prefix string, decide func(*stored) 
 			}
 			from = string(kv.Key) + "\x00"
 		}
-		if len(list.Kvs) < page {
+		if len(list.Kvs) == 0 { // a shorter list may be one that is cut because of its size
 			return nil
 		}
 	}

@@ -63,6 +63,9 @@ type Base struct {
 	Bytes    int64
 }
 
+// Is reports whether both names are those of one object.
+func (b Base) Is(o Base) bool { return b.name() == o.name() }
+
 func (b Base) name() string {
 	return fmt.Sprintf("%s-base-%020d-%s-%s%s", b.Stream, b.Revision, b.Row, b.Identity, suffix)
 }

@@ -19,14 +19,27 @@ import (
 	"github.com/berth-dev/berth/snapshot/segment"
 )
 
-// PutBase stores a copy of a store, which nobody has open, and the files that identify the space in dir. The revision, the digests, and the
-// size of the base follow from that. It writes the archive to scratch first, which may take as much space as the copy.
-func (r *Replica) PutBase(ctx context.Context, s Stream, store, dir, scratch string, now time.Time) (base Base, err error) {
-	last, err := sqlite.LastRow(ctx, store)
-	if err != nil {
-		return Base{}, err
-	}
-	base = Base{Stream: s, Revision: last.ID, Row: segment.Digest(&last)}
+// Copied is a copy of a store in a file that nobody has open.
+type Copied struct {
+	Path string
+	// Revision and Row are of the last row, and Row is its digest.
+	Revision int64
+	Row      string
+	// Elsewhere means that a process on another machine sent the copy. If somebody has taken over that process, the file may be anything, and
+	// nothing here opens it.
+	Elsewhere bool
+}
+
+// OpenCopied returns a copy that may be opened.
+func OpenCopied(ctx context.Context, path string) (Copied, error) {
+	last, err := sqlite.LastRow(ctx, path)
+	return Copied{Path: path, Revision: last.ID, Row: segment.Digest(&last)}, err
+}
+
+// PutBase stores a copy of a store, and the files that identify the space in dir. It writes the archive to scratch first, which may take as much
+// space as the copy.
+func (r *Replica) PutBase(ctx context.Context, s Stream, store Copied, dir, scratch string, now time.Time) (base Base, err error) {
+	base = Base{Stream: s, Revision: store.Revision, Row: store.Row}
 	if base.Identity, err = IdentityDigest(dir); err != nil {
 		return Base{}, err
 	}
@@ -35,7 +48,7 @@ func (r *Replica) PutBase(ctx context.Context, s Stream, store, dir, scratch str
 		return Base{}, err
 	}
 	defer archive.Close()
-	if err := pack(ctx, archive, ID{Space: r.space, Time: now.UTC()}, store, dir, false); err != nil {
+	if err := pack(ctx, archive, ID{Space: r.space, Time: now.UTC()}, store.Path, dir, store.Elsewhere); err != nil {
 		return Base{}, err
 	}
 	if base.Bytes, err = archive.Seek(0, 1); err != nil {
@@ -99,26 +112,20 @@ func (r *Replica) newest(ctx context.Context, id ID) (*History, *Base, error) {
 
 // fetch writes the files of a replica into dir, which must be empty.
 func (r *Replica) fetch(ctx context.Context, id ID, dir string, trusted bool) (*manifest, error) {
-	h, base, err := r.newest(ctx, id)
+	at, m, err := r.fetchBase(ctx, id, dir)
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.fetchBase(ctx, base, dir)
-	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", r.key(base.name()), err)
-	}
-	if m.Elsewhere && !trusted {
+	if at.trusted = trusted; m.Elsewhere && !trusted { // before it is opened
 		return nil, ErrElsewhere
 	}
 	path := filepath.Join(dir, storeFile)
-	codec, err := segment.NewCodec()
-	if err != nil {
+	if err := at.check(ctx, path); err != nil {
 		return nil, err
 	}
-	at := &replay{replica: r, history: h, codec: codec, revision: base.Revision, row: base.Row}
 	err = kine.Replay(ctx, path, func(add func([]sqlite.Row) error) error { return at.run(ctx, id, add) })
-	if err == nil && h.Stream.Moves > 0 {
-		err = writeMoves(dir, h.Stream.Moves)
+	if err == nil && at.history.Stream.Moves > 0 {
+		err = writeMoves(dir, at.history.Stream.Moves)
 	}
 	if err != nil {
 		return nil, err
@@ -126,40 +133,62 @@ func (r *Replica) fetch(ctx context.Context, id ID, dir string, trusted bool) (*
 	return m, nil
 }
 
-func (r *Replica) fetchBase(ctx context.Context, base *Base, dir string) (*manifest, error) {
+// fetchBase writes the files of the base of a replica into dir. The store in it has not been opened or checked.
+func (r *Replica) fetchBase(ctx context.Context, id ID, dir string) (*replay, *manifest, error) {
+	h, base, err := r.newest(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	codec, err := segment.NewCodec()
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := r.unpackBase(ctx, base, dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("object %s: %w", r.key(base.name()), err)
+	}
+	return &replay{replica: r, history: h, base: base, codec: codec, revision: base.Revision, row: base.Row}, m, nil
+}
+
+func (r *Replica) unpackBase(ctx context.Context, base *Base, dir string) (*manifest, error) {
 	archive, err := r.bucket.get(ctx, r.key(base.name()))
 	if err != nil {
 		return nil, err
 	}
 	defer archive.Close()
 	m, err := unpack(archive, dir)
-	if err != nil {
-		return nil, err
+	if err == nil && m.Space != r.space {
+		err = fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, m.Space)
 	}
-	if m.Space != r.space {
-		return nil, fmt.Errorf("%w: it is one of space %s; somebody has moved it", ErrDamaged, m.Space)
-	}
-	path := filepath.Join(dir, storeFile)
-	if err := sqlite.CheckWhole(ctx, path, "quick_check"); err != nil { // before it is read
-		return nil, err
-	}
-	last, err := sqlite.LastRow(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	if last.ID != base.Revision || segment.Digest(&last) != base.Row {
-		return nil, fmt.Errorf("%w: it has another revision than its name", ErrDamaged)
-	}
-	return m, nil
+	return m, err
 }
 
 // replay appends the rows of segments to a base.
 type replay struct {
 	replica  *Replica
 	history  *History
+	base     *Base
 	codec    *segment.Codec
 	revision int64  // of the last row
 	row      string // its digest
+	// trusted means that the rows may be from a pod.
+	trusted bool
+}
+
+// check checks the store of the base before it is used.
+func (p *replay) check(ctx context.Context, path string) error {
+	object := p.replica.key(p.base.name())
+	if err := sqlite.CheckWhole(ctx, path, "quick_check"); err != nil { // before it is read
+		return fmt.Errorf("object %s: %w", object, err)
+	}
+	last, err := sqlite.LastRow(ctx, path)
+	if err != nil {
+		return fmt.Errorf("object %s: %w", object, err)
+	}
+	if last.ID != p.base.Revision || segment.Digest(&last) != p.base.Row {
+		return fmt.Errorf("object %s: %w: it has another revision than its name", object, ErrDamaged)
+	}
+	return nil
 }
 
 // run appends the rows until a revision, if id has one.
@@ -213,6 +242,9 @@ func (p *replay) next(ctx context.Context, s Segment) ([]sqlite.Row, error) {
 	}
 	if h.Space != p.replica.space || h.Stream != p.history.Stream.String() || h.First != s.First {
 		return nil, fmt.Errorf("%w: it is that of space %s, stream %s, revision %d; somebody has moved it", segment.ErrDamaged, h.Space, h.Stream, h.First)
+	}
+	if h.Elsewhere && !p.trusted {
+		return nil, ErrElsewhere
 	}
 	before := h.Previous
 	if s.First <= p.revision { // the base has some of the rows

@@ -92,9 +92,22 @@ func Clone(ctx context.Context, bucket *Bucket, id ID, as, spaces, scratch strin
 }
 
 // Fetch calls do with the store of a snapshot, and the directory of its files. The store has not been opened or
-// checked; [Restore] does that.
-func Fetch(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(store, dir string) error) error {
-	err := withArchive(ctx, bucket, id, scratch, func(dir string, _ *manifest) error { return do(filepath.Join(dir, storeFile), dir) })
+// checked; [Restore] does that. Of a replica, rows is a file with what was written after that store, for [Append]. It is
+// "" otherwise.
+func Fetch(ctx context.Context, bucket *Bucket, id ID, scratch string, do func(store, rows, dir string) error) error {
+	use := func(dir, rows string) error { return do(filepath.Join(dir, storeFile), rows, dir) }
+	var err error
+	if id.Latest {
+		err = inScratch(scratch, func(dir string) error {
+			rows, err := bucket.Replica(id.Space).fetchRows(ctx, id, dir)
+			if err != nil {
+				return err
+			}
+			return use(dir, rows)
+		})
+	} else {
+		err = withArchive(ctx, bucket, id, scratch, func(dir string, _ *manifest) error { return use(dir, "") })
+	}
 	if err != nil {
 		return fmt.Errorf("restore snapshot %s: %w", id, err)
 	}

@@ -222,6 +222,7 @@ func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
 	for reason, test := range map[string]struct{ elsewhere, sent, foreign, asleep, received, refused bool }{
 		"from another machine":                    {true, true, true, false, false, true},
 		"from a process of this machine":          {true, true, false, false, false, false},
+		"from one that has the store of a pod":    {true, true, false, false, true, true},
 		"from this process":                       {false, false, true, false, false, false},
 		"to be moved elsewhere, and not sent yet": {true, false, true, true, false, false},
 		"sent by a space that is deleted":         {false, false, true, true, true, true},
@@ -269,7 +270,7 @@ func TestHostileAStoreFromElsewhereIsNotOpenedHere(t *testing.T) {
 				}
 			}
 			opened := false
-			if err := snapshot.Fetch(t.Context(), bucket, id, t.TempDir(), func(string, string) error { opened = true; return nil }); err != nil || !opened {
+			if err := snapshot.Fetch(t.Context(), bucket, id, t.TempDir(), func(_, _, _ string) error { opened = true; return nil }); err != nil || !opened {
 				t.Errorf("for others to restore: %v", err)
 			}
 		})

@@ -108,6 +108,11 @@ type ShardStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Awake *int32 `json:"awake,omitempty"`
+	// dedicatedMax is how many dedicated spaces the shard may have. If it is missing, they run on the machine of the shard, or its version of
+	// Berth is too old: then these spaces don't move to other shards.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DedicatedMax *int32 `json:"dedicatedMax,omitempty"`
 	// retained are the names of deleted spaces whose stores the shard retains. A new space of such a name gets this shard.
 	// +optional
 	// +listType=set

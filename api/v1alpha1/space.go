@@ -372,7 +372,7 @@ type Snapshots struct {
 	// +kubebuilder:validation:Maximum=10000
 	Keep int32 `json:"keep,omitempty"`
 	// replication is Continuous for a copy of the store in the same place that is at most a second behind, as long as the place can be
-	// reached, and None for no such copy. It is for shared spaces with a store of type SQLite. If it is not set, the platform's setting
+	// reached, and None for no such copy. It is for spaces with a store of type SQLite. If it is not set, the platform's setting
 	// holds, which is None unless its configuration says otherwise.
 	// +optional
 	Replication Replication `json:"replication,omitempty"`

@@ -112,8 +112,6 @@ const (
 	ReasonBehind = "Behind"
 	// ReasonStoreBehindReplica is that of Replicated when it is False because the replica has writes that the store doesn't have.
 	ReasonStoreBehindReplica = "StoreBehindReplica"
-	// ReasonNotSupported is that of Replicated when it is False for a dedicated space, whose process has no access to the place.
-	ReasonNotSupported = "NotSupported"
 	// ReasonTemplateChanged is that of VolumeCurrent.
 	ReasonTemplateChanged = "TemplateChanged"
 )

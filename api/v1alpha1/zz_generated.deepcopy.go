@@ -1435,6 +1435,11 @@ func (in *ShardStatus) DeepCopyInto(out *ShardStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.DedicatedMax != nil {
+		in, out := &in.DedicatedMax, &out.DedicatedMax
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Retained != nil {
 		in, out := &in.Retained, &out.Retained
 		*out = make([]string, len(*in))

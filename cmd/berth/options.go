@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,7 +93,11 @@ func (o *runOptions) config() (platform.Config, error) {
 		return c, fmt.Errorf("find the command for dedicated spaces: %w", err)
 	}
 	c.DedicatedCommand = func(file string) *exec.Cmd {
-		return exec.Command(executable, "dedicated", "--config", file, "--verbosity", strconv.Itoa(o.verbosity))
+		command := exec.Command(executable, "dedicated", "--config", file, "--verbosity", strconv.Itoa(o.verbosity))
+		command.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
+			return strings.HasPrefix(entry, "AWS_") // the credentials for snapshots, which only the platform takes
+		})
+		return command
 	}
 	file, err := readConfig(o.file)
 	if err != nil {

@@ -99,7 +99,7 @@ The kubeconfig of each space's admin is in --data-dir, for 'berth kubeconfig'. W
 	cmd.Flags().StringSliceVar(&o.pods.at, "dedicated-pods-at", nil, "API,COMMANDS,DATADIR of the processes that replace such pods in tests")
 	_ = cmd.Flags().MarkHidden("dedicated-pods-at")
 	cmd.Flags().StringVar(&o.Peers.Name, "shard", "", "name of this process among several with the same --platform-name, such as that of its pod. Each has some of the spaces, in its own --data-dir, and forwards the requests for others (default: this is the only process)")
-	cmd.Flags().StringVar(&o.Peers.Namespace, "shard-namespace", "", "host namespace with the Shard objects, the Leases, and the Secret berth-shards of --shard")
+	cmd.Flags().StringVar(&o.Peers.Namespace, "shard-namespace", "", "host namespace with the Shard objects, the Leases, and the Secrets berth-shards and berth-shards-pods of --shard")
 	cmd.Flags().StringVar(&o.Peers.Address, "shard-address", "", "IP:PORT of this process at which it serves the other shards")
 	cmd.Flags().StringVar(&o.Peers.Zone, "shard-zone", "", "zone of this process's machine, over which the spaces of a tenant are spread (default: none)")
 	cmd.Flags().StringVar(&o.Peers.Selector, "shard-space-selector", "", "labels of the Space objects that this process gets, such as stage=canary. No process without such a selector gets them (default: those that no process selects)")

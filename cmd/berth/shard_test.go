@@ -138,6 +138,7 @@ func TestShardsAreCordoned(t *testing.T) {
 		{"drain cordoned-0 --wait=false", "is being drained", "true true"},
 		{"uncordon cordoned-0", "uncordoned", "false false"},
 		{"uncordon cordoned-0", "already uncordoned", "false false"},
+		{"drain cordoned-0 --wait=false", "is being drained", "true true"},
 	} {
 		if out := must(t, append([]string{"shard"}, strings.Fields(step.args)...)...); out != "shard.berth.dev/cordoned-0 "+step.out+"\n" {
 			t.Errorf("%s: printed %q", step.args, out)

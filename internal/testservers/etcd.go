@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func newEtcd() *Server {
 		command: func(s *Server) *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), etcdEnv+"="+filepath.Join(s.dir, "data"), etcdAddressEnv+"="+s.address(), durableEnv+"="+strconv.FormatBool(s.durable), "GOMEMLIMIT=512MiB")
+			cmd.Env = append(cmd.Env, s.member.environment()...)
 			return cmd
 		},
 		admin: func(s *Server) (admin, error) { return &etcdAdmin{server: s}, nil },
@@ -79,10 +81,27 @@ func serveEtcd(dir, address string, durable bool) error {
 	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	c.ListenClientUrls, c.AdvertiseClientUrls = at, at
 	c.ListenPeerUrls, c.AdvertisePeerUrls = anyPort, anyPort
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	own, err := memberOfEnvironment()
+	if err != nil {
+		return err
+	}
+	if own == nil {
+		c.InitialCluster = c.InitialClusterFromName(c.Name)
+	} else {
+		var all []string
+		for i, at := range own.peerURLs("http") {
+			all = append(all, memberName(i)+"="+at.String())
+			if i == own.index {
+				c.Name, c.ListenPeerUrls, c.AdvertisePeerUrls = memberName(i), []url.URL{*at}, []url.URL{*at}
+			}
+		}
+		c.InitialCluster = strings.Join(all, ",")
+	}
 	c.QuotaBackendBytes, c.BcryptCost = 1<<30, 4
 	if !durable {
-		c.TickMs, c.ElectionMs = 10, 100
+		if own == nil {
+			c.TickMs, c.ElectionMs = 10, 100 // a cluster on a busy machine would elect leaders all the time
+		}
 		c.UnsafeNoFsync = true // only the process is killed, not the machine
 	}
 	server, err := embed.StartEtcd(c)

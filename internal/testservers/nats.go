@@ -59,6 +59,7 @@ func newNATS() *Server {
 		command: func(s *Server) *exec.Cmd {
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), natsEnv+"="+filepath.Join(s.dir, "data"), natsAddressEnv+"="+s.address(), durableEnv+"="+strconv.FormatBool(s.durable), "GOMEMLIMIT=512MiB")
+			cmd.Env = append(cmd.Env, s.member.environment()...)
 			return cmd
 		},
 		admin: func(s *Server) (admin, error) { return natsAdmin{s}, nil },
@@ -87,6 +88,18 @@ func serveNATS(dir, address string, durable bool) error {
 	}
 	if options.Port, err = strconv.Atoi(port); err != nil {
 		return err
+	}
+	own, err := memberOfEnvironment()
+	if err != nil {
+		return err
+	}
+	if own != nil {
+		at := own.peerURLs("nats")
+		options.ServerName, options.Routes = memberName(own.index), at
+		options.Cluster = natsserver.ClusterOpts{Name: "berth", Host: host}
+		if options.Cluster.Port, err = strconv.Atoi(at[own.index].Port()); err != nil {
+			return err
+		}
 	}
 	server, err := natsserver.NewServer(options)
 	if err != nil {

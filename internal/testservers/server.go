@@ -28,8 +28,9 @@ const startTime = time.Minute
 // Server is a running database server. Its methods are not safe for concurrent use, except Database and NewDatabase.
 type Server struct {
 	name     string
-	packaged string // the package of Debian with its programs; empty if this binary has them
-	durable  bool   // whether it syncs what it acknowledges to the disk, and has the memory that it has by default
+	packaged string  // the package of Debian with its programs; empty if this binary has them
+	durable  bool    // whether it syncs what it acknowledges to the disk, and has the memory that it has by default
+	member   *member // nil if it is alone
 	dir      string
 	port     int
 	as       *syscall.Credential // nil for the user of the test
@@ -91,7 +92,18 @@ func (s *Server) begin() error {
 	return err
 }
 
-func (s *Server) create() (err error) {
+func (s *Server) create() error {
+	if err := s.reserve(); err != nil {
+		return err
+	}
+	if err := s.prepare(s); err != nil {
+		return err
+	}
+	return s.Start()
+}
+
+// reserve makes the server's directory, and chooses its port.
+func (s *Server) reserve() (err error) {
 	if s.dir, err = os.MkdirTemp("", "berth-testserver-"); err != nil {
 		return err
 	}
@@ -100,18 +112,17 @@ func (s *Server) create() (err error) {
 			return err
 		}
 	}
+	s.port, err = freePort()
+	return err
+}
+
+// freePort returns a port that nothing listens at.
+func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	s.port = listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return err
-	}
-	if err := s.prepare(s); err != nil {
-		return err
-	}
-	return s.Start()
+	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
 // address is where the server listens.

@@ -59,7 +59,7 @@ func (p *Plan) drain() (Move, bool) {
 	})
 	slices.SortStableFunc(sources, func(a, b *load) int { return cmp.Compare(a.leaving, b.leaving) })
 	for _, from := range sources {
-		space := p.next(from, func(*Space) bool { return true })
+		space := p.next(from, func(s *Space) bool { return !s.Dedicated && !p.pools || p.hasPlace(s) })
 		if space == nil {
 			continue
 		}
@@ -121,7 +121,9 @@ func (p *Plan) balanceAmong(rested []*load, now time.Time) (Move, bool) {
 		if from == to || by.measure(from)-by.measure(to) <= by.gap(from, to) || by.awake && float64(from.awake) <= awakePart*awake {
 			continue
 		}
-		space := p.next(from, func(s *Space) bool { return s.Awake == by.awake && now.Sub(s.Moved) >= MoveInterval })
+		space := p.next(from, func(s *Space) bool {
+			return s.Awake == by.awake && now.Sub(s.Moved) >= MoveInterval && !p.atDedicatedMax(s, to)
+		})
 		if space == nil {
 			continue
 		}
@@ -157,7 +159,7 @@ func (p *Plan) next(from *load, fits func(*Space) bool) *Space {
 	}
 	for i := range p.spaces {
 		one := &p.spaces[i]
-		if one.Shard != from.Name || one.MovingTo != "" || one.New || one.Fixed || !fits(one) {
+		if one.Shard != from.Name || one.MovingTo != "" || one.New || one.Fixed || p.bound(one) || !fits(one) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(rank(one), rank(best)), cmp.Compare(of[best.Tenant], of[one.Tenant]), cmp.Compare(one.Name, best.Name)) < 0 {
@@ -173,7 +175,7 @@ func (p *Plan) FailOver(limit int) (moves []Move) {
 	var waiting []int
 	for i := range p.spaces {
 		one := &p.spaces[i]
-		if from := p.byName[one.Shard]; one.Portable && !one.New && one.Shard != "" && (from == nil || from.Dead) && !p.failedOver[one.Name] {
+		if from := p.byName[one.Shard]; one.Portable && !p.bound(one) && !one.New && one.Shard != "" && (from == nil || from.Dead) && !p.failedOver[one.Name] {
 			waiting = append(waiting, i)
 		}
 	}
@@ -187,12 +189,18 @@ func (p *Plan) FailOver(limit int) (moves []Move) {
 		}
 		return cmp.Compare(x.Name, y.Name)
 	})
-	for _, i := range waiting[:min(limit, len(waiting))] {
+	for _, i := range waiting {
+		if len(moves) >= limit {
+			break
+		}
 		one := p.spaces[i]
 		to := one.MovingTo
 		if target := p.byName[to]; target == nil || !target.Ready {
 			var err error
-			if to, err = p.Place(one); err != nil {
+			if to, err = p.Place(one); err != nil && (one.Dedicated || p.pools) {
+				continue
+			}
+			if err != nil {
 				break // and no other space fits
 			}
 		}

@@ -22,8 +22,9 @@ const (
 // NoShardError is the error for a space that no shard can get. Each shard counts once.
 type NoShardError struct {
 	// NotReady is the number of shards that aren't ready, Closed that of ready ones that are unschedulable or drained, and Full that of
-	// the others with too little memory left. Other is the number of shards that the space isn't for.
-	NotReady, Closed, Full, Other int
+	// the others with too little memory left. Dedicated is that of shards that may have no more dedicated spaces, such as the space, and
+	// Other that of shards that the space isn't for.
+	NotReady, Closed, Full, Dedicated, Other int
 }
 
 // Error implements error. It says what to do.
@@ -36,6 +37,7 @@ func (e *NoShardError) Error() string {
 		{e.NotReady, "not ready", "check the pods of the platform"},
 		{e.Closed, "cordoned or drained", "run berth shard uncordon"},
 		{e.Full, fmt.Sprintf("at %d %% of the memory limit or more", FullPercent), "add replicas, or raise the limit"},
+		{e.Dedicated, "with as many dedicated spaces as they may have", "raise dedicated.max"},
 		{e.Other, "for other spaces", "check spec.kubernetesVersion and the labels of the space against berth shard list -o wide; a space moves by one minor version of Kubernetes at a time"},
 	} {
 		if one.count > 0 {
@@ -85,6 +87,8 @@ func (p *Plan) choose(space Space) (*load, error) {
 			closed.Closed++
 		case p.full(one):
 			closed.Full++
+		case p.atDedicatedMax(&space, one):
+			closed.Dedicated++
 		default:
 			open = append(open, one)
 		}
@@ -172,6 +176,8 @@ func (p *Plan) Direct(space Space, to string) (string, error) {
 		return "", fmt.Errorf("its shard %s, which has the store, doesn't exist; bring the pod of this name back", space.Shard)
 	case !from.Ready && !space.Portable:
 		return "", fmt.Errorf("its shard %s, which has the store, is not ready; wait until its pod is back", space.Shard)
+	case p.bound(&space):
+		return "", fmt.Errorf("shard %s runs its dedicated spaces on its own machine, or its version of Berth is too old to move them; set spec.isolation to Shared first", space.Shard)
 	case to == "":
 		return p.Place(space)
 	case target == nil:
@@ -184,6 +190,8 @@ func (p *Plan) Direct(space Space, to string) (string, error) {
 		return "", p.unfit(&space, target)
 	case p.full(target):
 		return "", fmt.Errorf("shard %s is at %d %% of its memory limit or more; name another one", to, FullPercent)
+	case p.atDedicatedMax(&space, target):
+		return "", fmt.Errorf("shard %s may have no more dedicated spaces; raise dedicated.max, or name another one", to)
 	}
 	p.put(space, to)
 	return to, nil

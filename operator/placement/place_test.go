@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"pgregory.net/rapid"
 )
@@ -86,7 +87,7 @@ func TestASpaceThatFitsNowhereSaysWhy(t *testing.T) {
 	all = append(all, Shard{Name: "d", Ready: true, Selects: labels.SelectorFromSet(labels.Set{"stage": "canary"})})
 	_, err := New(all, nil).Place(Space{Name: "new", Tenant: "acme"})
 	var none *NoShardError
-	if !errors.As(err, &none) || *none != (NoShardError{1, 1, 1, 1}) {
+	if !errors.As(err, &none) || *none != (NoShardError{NotReady: 1, Closed: 1, Full: 1, Other: 1}) {
 		t.Fatalf("got %v", err)
 	}
 	for _, remedy := range []string{"check the pods", "berth shard uncordon", "add replicas", "spec.kubernetesVersion"} {
@@ -267,5 +268,68 @@ func TestADrainLeavesOutWhatCannotMove(t *testing.T) {
 	moves := plan.Moves(time.Now())
 	if len(moves) != 1 || moves[0].Space != "c" {
 		t.Errorf("the drain moves %v, want c only", moves)
+	}
+}
+
+// T9: a dedicated space gets a shard that may have one more, leaves a shard only if its spaces move, and holds up no others.
+func TestDedicatedSpacesGetShardsThatMayHaveThem(t *testing.T) {
+	all := []Shard{
+		{Name: "berth-0", Ready: true, Draining: true, DedicatedMax: ptr.To[int32](5)}, {Name: "berth-1", Ready: true, DedicatedMax: ptr.To[int32](1)},
+		{Name: "berth-2", Ready: true, DedicatedMax: ptr.To[int32](0)}, {Name: "berth-3", Ready: true},
+	}
+	spaces := []Space{
+		{Name: "a", Shard: "berth-0", Dedicated: true}, {Name: "b", Shard: "berth-0", Dedicated: true}, {Name: "c", Shard: "berth-0"},
+	}
+	moves := New(all, spaces).Moves(now)
+	if len(moves) != 2 || moves[0].Space != "a" || moves[0].To != "berth-1" || moves[1].Space != "c" {
+		t.Errorf("the drain moves %v, want a to the only shard that may have it, and c", moves)
+	}
+	all[0].Draining, all[0].Ready, all[0].Dead = false, false, true
+	for i := range spaces {
+		spaces[i].Portable = true
+	}
+	if moves := New(all, spaces).FailOver(2); len(moves) != 2 || moves[0].To != "berth-1" || moves[1].Space != "c" {
+		t.Errorf("the spaces of the dead shard move %v", moves)
+	}
+	for name, test := range map[string]struct {
+		on, to, says string
+		is           bool
+	}{
+		"a place":          {"berth-2", "berth-1", "", false},
+		"none":             {"berth-1", "berth-2", "raise dedicated.max", false},
+		"an older version": {"berth-1", "berth-3", "raise dedicated.max", false},
+		"on its machine":   {"berth-3", "berth-1", "set spec.isolation to Shared", false},
+		"new":              {"", "berth-3", "", true},
+	} {
+		space := Space{Name: "x", Shard: test.on, Dedicated: true, New: test.is}
+		p := New(all[1:], []Space{space})
+		var err error
+		if test.is {
+			_, err = p.Place(space)
+		} else {
+			_, err = p.Direct(space, test.to)
+		}
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+	}
+}
+
+// T9: until a dedicated space has left a shard, that shard can't have another one in its place.
+func TestADedicatedSpaceThatMovesCountsOnBothShards(t *testing.T) {
+	all := []Shard{
+		{Name: "berth-0", Ready: true, DedicatedMax: ptr.To[int32](5)}, {Name: "berth-1", Ready: true, DedicatedMax: ptr.To[int32](1)},
+		{Name: "berth-2", Ready: true, DedicatedMax: ptr.To[int32](1)},
+	}
+	leaves := Space{Name: "a", Shard: "berth-1", MovingTo: "berth-2", Dedicated: true}
+	stays := Space{Name: "b", Shard: "berth-0", Dedicated: true}
+	for _, to := range []string{"berth-1", "berth-2"} {
+		if _, err := New(all, []Space{leaves, stays}).Direct(stays, to); err == nil {
+			t.Errorf("another dedicated space moves to %s", to)
+		}
+	}
+	leaves.Shard, leaves.MovingTo = "berth-2", ""
+	if _, err := New(all, []Space{leaves, stays}).Direct(stays, "berth-1"); err != nil {
+		t.Errorf("after the move: %v", err)
 	}
 }

@@ -31,7 +31,7 @@ type Plan struct {
 // load is a shard with what is placed on it. A space that moves counts on the shard to which it moves.
 type load struct {
 	Shard
-	spaces, awake int
+	spaces, awake, dedicated int
 	// leaving and coming are the moves in progress from and to ready shards.
 	leaving, coming int
 }
@@ -74,6 +74,12 @@ func (p *Plan) count(space *Space, n int) {
 		if space.Awake {
 			on.awake += n
 		}
+		if space.Dedicated {
+			on.dedicated += n
+			if from := p.byName[space.Shard]; from != nil && from != on { // which manages its pod until it has moved
+				from.dedicated += n
+			}
+		}
 		if of := p.spreads[space.Tenant]; of != nil {
 			of.onShard[on.Name] += n
 			of.inZone[on.Zone] += n
@@ -100,6 +106,24 @@ func (p *Plan) share(l *load) float64 {
 
 // full says whether a shard has no memory for another space.
 func (p *Plan) full(l *load) bool { return l.MemoryLimit > 0 && p.share(l) >= FullPercent/100. }
+
+// atDedicatedMax says whether a shard can't have a space because the space is dedicated.
+func (p *Plan) atDedicatedMax(space *Space, l *load) bool {
+	switch {
+	case !space.Dedicated:
+		return false
+	case l.DedicatedMax == nil:
+		return !space.New
+	default:
+		return l.dedicated >= int(*l.DedicatedMax)
+	}
+}
+
+// bound says whether a space runs on the machine of its shard, as far as is known, so that it can't move.
+func (p *Plan) bound(space *Space) bool {
+	from := p.byName[space.Shard]
+	return space.Dedicated && from != nil && from.DedicatedMax == nil
+}
 
 // spreadOf returns the spread of a tenant. The plan keeps it up to date.
 func (p *Plan) spreadOf(tenant string) *spread {

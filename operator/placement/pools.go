@@ -39,6 +39,12 @@ func (p *Plan) unfit(space *Space, one *load) error {
 	return nil
 }
 
+// hasPlace reports whether a shard can take a space.
+func (p *Plan) hasPlace(space *Space) bool {
+	_, err := p.choose(*space)
+	return err == nil
+}
+
 // selected reports whether any shard selects a space.
 func (p *Plan) selected(space *Space) bool {
 	for _, one := range p.selecting {
@@ -59,11 +65,7 @@ func (p *Plan) misplaced() (Move, bool) {
 			continue
 		}
 		space := p.next(from, func(s *Space) bool {
-			if p.unfit(s, from) == nil {
-				return false
-			}
-			_, err := p.choose(*s)
-			return err == nil
+			return p.unfit(s, from) != nil && p.hasPlace(s)
 		})
 		if space == nil {
 			continue

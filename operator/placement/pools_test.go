@@ -86,6 +86,20 @@ func TestASpaceMovesByOneVersionAtATime(t *testing.T) {
 	}
 }
 
+// A space that no shard can take holds up none that another pool has a place for, neither when its shard fails nor when that is drained.
+func TestASpaceWithoutAPlaceHoldsUpNoOther(t *testing.T) {
+	spaces := []Space{{Name: "a", Shard: "canary", Minor: 37, Labels: labels.Set{"stage": "canary"}, Portable: true}, {Name: "b", Shard: "canary", Portable: true}}
+	dead := with(pooled(), "canary", func(s *Shard) { s.Ready, s.Dead = false, true })
+	if moves := New(dead, spaces).FailOver(9); len(moves) != 1 || moves[0].Space != "b" {
+		t.Errorf("when their shard fails, these get another one: %v", moves)
+	}
+	draining := with(with(shards("old", "new"), "old", func(s *Shard) { s.Draining, s.Minor = true, 36 }), "new", func(s *Shard) { s.Minor = 37 })
+	spaces = []Space{{Name: "a", Shard: "old", Minor: 36}, {Name: "b", Shard: "old"}}
+	if moves := New(draining, spaces).Moves(now); len(moves) != 1 || moves[0].Space != "b" {
+		t.Errorf("when their shard is drained, these leave it: %v", moves)
+	}
+}
+
 // Whatever pools there are, spaces end on shards that they are for, and then rest.
 func TestPoolsComeToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -29,6 +29,8 @@ type Shard struct {
 	Dead bool
 	// Unschedulable says that the shard gets no more spaces. Draining says this too, and that its spaces move to other shards.
 	Unschedulable, Draining bool
+	// DedicatedMax is how many dedicated spaces the shard may have. If it is nil, its dedicated spaces don't move, and none comes to it.
+	DedicatedMax *int32
 	// Retained are the names of deleted spaces whose stores the shard retains. New spaces of these names get the shard.
 	Retained []string
 	// Minor is the minor version of Kubernetes that the shard's spaces serve, such as 37; 0 if it isn't known.
@@ -57,7 +59,9 @@ type Space struct {
 	Labels labels.Set
 	// Portable says that the store of the space is not in its shard, so that another shard can serve the space if its shard is dead.
 	Portable bool
-	// Fixed says that the space can't move: it has a pod of its own, or its shard doesn't have its store.
+	// Dedicated says that the space has a process of its own.
+	Dedicated bool
+	// Fixed says that the space can't move: its shard doesn't have its store.
 	Fixed bool
 	// New says that the space has no store yet, so that it can't move.
 	New bool

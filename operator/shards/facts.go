@@ -24,7 +24,7 @@ import (
 func shardOf(s *v1alpha1.Shard, ready, lost, dead bool) placement.Shard {
 	one := placement.Shard{
 		Name: s.Name, Zone: cmp.Or(s.Labels[corev1.LabelTopologyZone], s.Status.Zone), Ready: ready, Lost: lost, Dead: lost || dead,
-		Unschedulable: ptr.Deref(s.Spec.Unschedulable, false), Draining: ptr.Deref(s.Spec.Drain, false) || reportsDraining(s), Awake: int(ptr.Deref(s.Status.Awake, 0)), Retained: s.Status.Retained,
+		Unschedulable: ptr.Deref(s.Spec.Unschedulable, false), Draining: ptr.Deref(s.Spec.Drain, false) || reportsDraining(s), Awake: int(ptr.Deref(s.Status.Awake, 0)), Retained: s.Status.Retained, DedicatedMax: s.Status.DedicatedMax,
 	}
 	one.Minor, one.Selects = minorOf(s.Status.KubernetesVersion), selectorOf(s)
 	if s.Status.Memory != nil {
@@ -75,14 +75,19 @@ func labelsOf(s *v1alpha1.Space) labels.Set {
 func spaceOf(s *v1alpha1.Space, moved time.Time) placement.Space {
 	return placement.Space{
 		Name: s.Name, Tenant: s.Spec.TenantName, Shard: s.Status.Shard, MovingTo: s.Status.MovingTo, Awake: awake(s),
-		Minor: minorOf(s.Spec.KubernetesVersion), Labels: labelsOf(s), Portable: portable(s), New: s.Annotations[translate.AnnotationStore] == "", Moved: moved, Fixed: fixed(s),
+		Minor: minorOf(s.Spec.KubernetesVersion), Labels: labelsOf(s), Portable: portable(s), Dedicated: dedicated(s), New: s.Annotations[translate.AnnotationStore] == "", Moved: moved, Fixed: fixed(s),
 	}
 }
 
 // fixed reports whether a space can't move.
 func fixed(s *v1alpha1.Space) bool {
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
-	return s.Spec.Isolation == v1alpha1.Dedicated || s.Status.Isolation == v1alpha1.Dedicated || ready != nil && ready.Reason == v1alpha1.ReasonStoreMissing
+	return ready != nil && ready.Reason == v1alpha1.ReasonStoreMissing
+}
+
+// dedicated reports whether a space has a process of its own, or is to have one.
+func dedicated(s *v1alpha1.Space) bool {
+	return s.Spec.Isolation == v1alpha1.Dedicated || s.Status.Isolation == v1alpha1.Dedicated
 }
 
 // awake reports whether a space takes memory of its shard: in particular, it will once it is created, but does not if it sleeps or has
@@ -94,7 +99,7 @@ func awake(s *v1alpha1.Space) bool {
 // portable reports whether another shard can serve a space whose shard is dead: its store, and its keys, are in a database server. What is
 // left of a space that is being deleted is for its shard.
 func portable(s *v1alpha1.Space) bool {
-	return s.Spec.Store.InServer() && s.Status.Isolation != v1alpha1.Dedicated && s.DeletionTimestamp.IsZero()
+	return s.Spec.Store.InServer() && s.DeletionTimestamp.IsZero()
 }
 
 // memory is what the controller remembers about a platform. After a restart, it is empty.

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
@@ -235,7 +236,7 @@ func TestALostShardKeepsWhatItHas(t *testing.T) {
 }
 
 // T9, D4: spaces with stores in a database server fail over when their shard is dead, a bounded number a second. Those with a file, those
-// that are being deleted, and dedicated ones wait for their shard.
+// that are being deleted, and dedicated ones of shards that run them on their machine wait for their shard.
 func TestSpacesWithStoresInAServerFailOver(t *testing.T) {
 	d := drive(t, "failing")
 	d.shard("failing-a")
@@ -298,6 +299,16 @@ func TestSpacesWithStoresInAServerFailOver(t *testing.T) {
 		if at := d.get(name).Status.Shard; at != "failing-a" {
 			t.Errorf("%s is on %s", name, at)
 		}
+	}
+	for _, name := range []string{"failing-a", "failing-b"} {
+		one := &v1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: d.platform, Name: name}}
+		if err := d.Status().Patch(d.Context(), one, client.RawPatch(types.MergePatchType, []byte(`{"status":{"dedicatedMax":1}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.after(time.Second)
+	if at := d.get("failing-dedicated").Status.Shard; at != "failing-b" {
+		t.Errorf("a dedicated space with a pod is on %s", at)
 	}
 	if event := <-d.events.Events; event != "Warning FailedOver shard failing-a is dead; shard failing-b serves the space, whose store is in a database server" {
 		t.Errorf("the event says %q", event)

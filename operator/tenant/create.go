@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,8 @@ func (one *run) createSpace(ctx context.Context) error {
 		one.flag(taken("the space %s exists and belongs to no tenant; to give it to this one, set its spec.tenantName to %q, or delete one of the two", name, name))
 	case space.Spec.TenantName != name:
 		one.flag(taken("the space %s exists and belongs to the tenant %s; delete it, or delete this tenant and choose another name", name, space.Spec.TenantName))
+	case !slices.ContainsFunc(one.spaces, func(s v1alpha1.Space) bool { return s.Name == name }):
+		one.spaces = append(one.spaces, *space) // which the cache has had since they were listed: without it, the tenant would seem ready
 	}
 	return nil // other spaces of the tenant get what it says
 }

@@ -208,7 +208,7 @@ func (m *Manager) place(object *v1alpha1.Space) (isNew bool, err error) {
 		return false, err
 	}
 	before, readErr := readApplied(datadir.Space(m.config.DataDir, name))
-	if want.Spec.Isolation == v1alpha1.Dedicated && !m.processes.add(name, m.newProcess(name, want.Spec), m.config.DedicatedMax) {
+	if want.Spec.Isolation == v1alpha1.Dedicated && !m.processes.add(name, m.newProcess(name, want.Spec), m.dedicatedMax(name)) {
 		if before == nil || before.Outgrown || before.Spec.Isolation == v1alpha1.Dedicated {
 			return false, m.tooManyDedicated()
 		}

@@ -17,8 +17,10 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/definitions"
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/internal/safego"
@@ -29,12 +31,15 @@ import (
 	"github.com/berth-dev/berth/platform/specs"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/snapshot/feed"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // newProcess returns the process of a dedicated space (T9). It does not start it.
 func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Process {
 	process := m.newProcessOf(name, spec)
+	process.Lasts = gateway.Lasts
 	process.With = func(ctx context.Context) {
 		var group sync.WaitGroup
 		safego.Go(&group, "withdraw what a dedicated space has on the host", func() {
@@ -42,6 +47,12 @@ func (m *Manager) newProcess(name string, spec v1alpha1.SpaceSpec) *dedicated.Pr
 				return m.syncs.Withdraw(ctx, name, wanted.Runs)
 			})
 		}, nil)
+		safego.Go(&group, "let the requests to a dedicated space go on", func() {
+			if process.AwaitServing(ctx) == nil {
+				m.arrivals.Served(name)
+			}
+		}, nil)
+		safego.Go(&group, "replicate the store of a dedicated space", func() { m.followStore(ctx, name, process) }, nil)
 		m.followQuota(ctx, name, process)
 		group.Wait()
 	}
@@ -60,6 +71,7 @@ func (m *Manager) newProcessOf(name string, spec v1alpha1.SpaceSpec) *dedicated.
 		}
 		d := process.Dedicated{Options: m.config.Options, Space: name, Closed: m.closed, Endpoint: strings.TrimSuffix(m.env.Endpoint(""), gateway.Path(""))}
 		d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: specs.WithoutEnforced(spec)}}
+		withoutSnapshots(&d)
 		if err := errors.Join(d.Write(file), m.writeAccess(name, dir), m.writeDefinitions(name, dir), m.writeServingCA(dir)); err != nil {
 			return err
 		}
@@ -75,6 +87,48 @@ func (m *Manager) newProcessOf(name string, spec v1alpha1.SpaceSpec) *dedicated.
 		return m.access.Write(ctx, name, dir)
 	}
 	return dedicated.New(name, dir, prepare, func() *exec.Cmd { return m.config.DedicatedCommand(file) }, m.logger)
+}
+
+// remoteStore is the store of a dedicated space in its process, for its replica.
+type remoteStore struct {
+	feed.Client
+	process *dedicated.Process
+	admit   func(size int64) (end func(), err error)
+}
+
+// Copy implements [replicator.Remote].
+func (s remoteStore) Copy(ctx context.Context, opening uint64, path string) (revision int64, row string, err error) {
+	return s.process.CopyBase(ctx, opening, path, s.admit)
+}
+
+// followStore replicates the store of a dedicated space, as long as its process is the current one. The process gets no credentials for the bucket,
+// and isn't told where it is.
+func (m *Manager) followStore(ctx context.Context, name string, process *dedicated.Process) {
+	if m.replicator == nil {
+		return
+	}
+	// Until the store has been moved to its pod, nothing runs it.
+	if err := wait.PollUntilContextCancel(ctx, newPoll, true, func(context.Context) (bool, error) {
+		here, err := m.notMovedYet(name)
+		return err == nil && !here, nil
+	}); err != nil {
+		return
+	}
+	foreign := m.pods != nil || snapshot.IsReceived(datadir.Space(m.config.DataDir, name)) // a process here may have a store of a pod
+	m.replicator.Follow(ctx, name, remoteStore{feed.NewClient(process.Commands()), process, m.admitCopy(name)}, foreign)
+}
+
+// admitCopy returns what admits a copy of a dedicated space's store by its size: it must not be larger than the space's limit
+// allows, and there must be space for it on the disk, beside other copies. A file has more than what counts towards the limit,
+// for example free pages.
+func (m *Manager) admitCopy(space string) func(size int64) (end func(), err error) {
+	return func(size int64) (end func(), err error) {
+		const slack = 64 << 20
+		if most := 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack; size > most {
+			return nil, fmt.Errorf("it has %d bytes, at most %d are possible", size, most)
+		}
+		return m.volume.Reserve(size, true)
+	}
 }
 
 // prepareDedicated isolates a dedicated space on the host, and returns when a shard has cached what the host has of it. The space's pods use

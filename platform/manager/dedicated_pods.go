@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -26,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/gateway"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/hostaccess"
+	"github.com/berth-dev/berth/platform/peers"
 	"github.com/berth-dev/berth/platform/pod"
 	"github.com/berth-dev/berth/platform/process"
 	"github.com/berth-dev/berth/platform/spaceprocess"
@@ -70,11 +73,11 @@ const (
 // dedicatedCA is the name of the CA of connections to the pods.
 const dedicatedCA = "berth-dedicated"
 
-func (m *Manager) openPods() error {
+func (m *Manager) openPods(ctx context.Context) error {
 	if m.config.DedicatedPods.Template == nil {
 		return nil
 	}
-	ca, err := pki.OpenCA(filepath.Join(m.config.DataDir, "dedicated-pki"), dedicatedCA)
+	ca, err := m.env.Peers.OpenCA(ctx, peers.PodsSecret, filepath.Join(m.config.DataDir, "dedicated-pki"), dedicatedCA)
 	if err != nil {
 		return err
 	}
@@ -130,6 +133,40 @@ func newIncarnation(dir string) error {
 	return nil
 }
 
+// podFilesHere returns the paths of the files by which this process manages the pod of a space, if it has one, or may have left one.
+func (m *Manager) podFilesHere(name string) []string {
+	dir := datadir.Dedicated(m.config.DataDir, name)
+	return []string{filepath.Join(dir, spaceprocess.IncarnationFile), filepath.Join(dir, claimsFile)}
+}
+
+// dedicatedMax returns how many dedicated spaces this process may have, so that it can have this one. The limit is for new ones: one whose pod
+// exists, because it comes from another shard or doesn't move after all, would be served by nobody.
+func (m *Manager) dedicatedMax(name string) int {
+	if m.pods != nil {
+		if _, err := os.Stat(filepath.Join(datadir.Dedicated(m.config.DataDir, name), spaceprocess.IncarnationFile)); err == nil {
+			return math.MaxInt
+		}
+	}
+	return m.config.DedicatedMax
+}
+
+// adoptPod prepares to manage the pod of a space with a store in a database server, which another shard has managed. The pod runs on if the host
+// still knows its incarnation. Otherwise, the space gets another pod, if needed says so. If it doesn't, a pod that is left is removed later.
+func (m *Manager) adoptPod(ctx context.Context, name string, needed bool) error {
+	incarnation, err := m.pods.Known(ctx, name, spaceprocess.IncarnationFile)
+	if err != nil || !needed && len(incarnation) == 0 {
+		return err
+	}
+	dir := datadir.Dedicated(m.config.DataDir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := newIncarnation(dir); err != nil || len(incarnation) == 0 {
+		return err
+	}
+	return pki.WriteFile(filepath.Join(dir, spaceprocess.IncarnationFile), incarnation)
+}
+
 // podConfig returns the configuration of the process in a space's pod.
 func (m *Manager) podConfig(name string, spec v1alpha1.SpaceSpec) process.Dedicated {
 	d := process.Dedicated{
@@ -139,10 +176,18 @@ func (m *Manager) podConfig(name string, spec v1alpha1.SpaceSpec) process.Dedica
 	if m.pods.Address != (dedicated.Addresses{}) {
 		d.Listen, d.DataDir = m.pods.Address, m.pods.DataDir
 	}
-	// The platform takes the snapshots. A process that a tenant may take over must not learn where they are stored.
-	d.SnapshotDestinations, d.SpaceDefaults.Snapshots, spec.Snapshots = nil, v1alpha1.Snapshots{}, v1alpha1.Snapshots{}
 	d.Spaces = []v1alpha1.Space{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: specs.WithoutEnforced(spec)}}
+	withoutSnapshots(&d)
 	return d
+}
+
+// withoutSnapshots removes where snapshots are stored from the configuration of a process that a tenant may take over. The platform takes them,
+// and replicates the store.
+func withoutSnapshots(d *process.Dedicated) {
+	d.SnapshotDestinations, d.SpaceDefaults.Snapshots = nil, v1alpha1.Snapshots{}
+	for i := range d.Spaces {
+		d.Spaces[i].Spec.Snapshots = v1alpha1.Snapshots{}
+	}
 }
 
 // podFiles returns the files in the directory of the process in a space's pod, and the digest of those that it reads
@@ -191,6 +236,9 @@ func (m *Manager) podFiles(ctx context.Context, name string, spec v1alpha1.Space
 
 // applyPod creates or updates the pod of a space. It returns the digest of the files that the process reads only once.
 func (m *Manager) applyPod(ctx context.Context, name string, spec v1alpha1.SpaceSpec) (digest string, err error) {
+	if err := m.checkManaged(ctx, name); err != nil {
+		return "", err
+	}
 	files, digest, err := m.podFiles(ctx, name, spec)
 	if err != nil {
 		return "", err
@@ -207,6 +255,15 @@ func (m *Manager) applyPod(ctx context.Context, name string, spec v1alpha1.Space
 		return "", err
 	}
 	return digest, nil
+}
+
+// checkManaged fails if another shard manages the pod of a space, by what the host says now: this one may have seemed dead for a while. The
+// object of a space that is being deleted may be gone.
+func (m *Manager) checkManaged(ctx context.Context, name string) error {
+	if err := m.checkHere(ctx, name); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }
 
 // openPod creates or updates the pod of a space, and returns when the pod responds with the current configuration.
@@ -261,6 +318,9 @@ func (m *Manager) removePod(ctx context.Context, name string) (left string, err 
 	}
 	if _, err := os.Stat(dir); err != nil {
 		return "", nil
+	}
+	if err := m.checkManaged(ctx, name); err != nil {
+		return "", err
 	}
 	return m.pods.Remove(ctx, name)
 }

@@ -273,7 +273,43 @@ func TestAPodBeginsWithAStoreInAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := kine.Files{Epoch: 3, Data: map[string][]byte{"store.id": secret, "store.server": []byte("{}")}}
-	if err := m.replaceFiles("moved", id, files, false); err != nil || !servedByPod(dir) {
+	if err := m.replaceFiles("moved", id, files, false, nil); err != nil || !servedByPod(dir) {
 		t.Errorf("the mark of the store is gone with the other files (%v)", err)
+	}
+}
+
+// S3, D4: a directory that is made of a database which a pod has written is marked, whatever the pod has left out, and the space runs in its pod
+// although its spec says otherwise.
+func TestHostileFilesOfAPodLeaveNoMarkOut(t *testing.T) {
+	of := func(spec, status v1alpha1.Isolation, reason string, paused bool) *v1alpha1.Space {
+		object := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Generation: 5}, Spec: inServer()}
+		object.Spec.Isolation, object.Spec.Paused = spec, &paused
+		object.Status = v1alpha1.SpaceStatus{Isolation: status, ObservedGeneration: 4, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionWithinShare, Reason: reason}}}
+		return object
+	}
+	for name, test := range map[string]struct {
+		object *v1alpha1.Space
+		want   *applied
+	}{
+		"dedicated":      {of(v1alpha1.Dedicated, v1alpha1.Dedicated, "", false), nil},
+		"not shared yet": {of(v1alpha1.Shared, v1alpha1.Dedicated, "", false), &applied{Generation: 4}},
+		"outgrown":       {of(v1alpha1.Shared, v1alpha1.Dedicated, v1alpha1.ReasonDedicated, false), &applied{Generation: 4, Outgrown: true}},
+		"paused":         {of(v1alpha1.Dedicated, v1alpha1.Dedicated, "", true), &applied{Generation: 5}},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(snapshot.MarkReceived(dir), finishFiles(dir, test.object)); err != nil {
+			t.Fatal(err)
+		}
+		if !servedByPod(dir) {
+			t.Errorf("%s: the directory has no mark", name)
+		}
+		has, err := readApplied(dir)
+		if err != nil || (has == nil) != (test.want == nil) {
+			t.Errorf("%s: it runs with %+v (%v)", name, has, err)
+			continue
+		}
+		if has != nil && (has.Generation != test.want.Generation || has.Outgrown != test.want.Outgrown || has.Spec.Isolation != v1alpha1.Dedicated) {
+			t.Errorf("%s: it runs with %+v, want %+v", name, has, test.want)
+		}
 	}
 }

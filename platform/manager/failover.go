@@ -23,7 +23,6 @@ import (
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/spaceprocess"
 	"github.com/berth-dev/berth/platform/storesecret"
-	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/snapshot"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -45,6 +44,7 @@ func (m *Manager) takeFiles(ctx context.Context, object *v1alpha1.Space) error {
 		return errBusy
 	}
 	defer end()
+	m.moved.Delete(name) // it has come back since
 	server, err := m.serverOf(ctx, object)
 	if err != nil {
 		return err
@@ -57,17 +57,50 @@ func (m *Manager) takeFiles(ctx context.Context, object *v1alpha1.Space) error {
 		return errStoreMissing
 	}
 	// What says that the pod of a space has written its database is lost with the directory.
-	fromPod := m.pods != nil && object.Status.Isolation == v1alpha1.Dedicated
-	if err := m.replaceFiles(name, claimedBy(object), files, fromPod); err != nil {
+	fromPod := object.Status.Isolation == v1alpha1.Dedicated
+	switch {
+	case m.pods != nil:
+		if err := m.adoptPod(ctx, name, fromPod); err != nil {
+			return err
+		}
+	case fromPod:
+		return errNoPods
+	}
+	if err := m.replaceFiles(name, claimedBy(object), files, fromPod, func(dir string) error { return finishFiles(dir, object) }); err != nil {
 		return err
 	}
-	if ptr.Deref(object.Spec.Paused, false) { // with what it ran on the other shard, only that one knows
-		spec := applied{Generation: object.Generation, Spec: object.Spec}
-		if err := spec.write(datadir.Space(m.config.DataDir, name)); err != nil {
+	m.logger.Info("Took the files of a space over from its database, as its shard was dead", "space", name)
+	return nil
+}
+
+// finishFiles writes what the object of a space says, and its database doesn't, into a directory that is made of the files in the database.
+func finishFiles(dir string, object *v1alpha1.Space) error {
+	if err := datadir.SetMoves(dir, ptr.Deref(object.Status.Moves, 0)); err != nil { // the database may have those before the last move
+		return err
+	}
+	if !storemark.Exists(dir) { // a pod may have left it out, so that the store would seem to be another one
+		if err := storemark.Write(dir, storemark.Mark{Database: string(object.Spec.Store.Type) + " database"}); err != nil {
 			return err
 		}
 	}
-	m.logger.Info("Took the files of a space over from its database, as its shard was dead", "space", name)
+	if spec := ranWith(object); spec != nil {
+		return spec.write(dir)
+	}
+	return nil
+}
+
+// ranWith returns what a space ran with on another shard, as far as its object says; nil if it is to run with what its spec says.
+func ranWith(object *v1alpha1.Space) *applied {
+	spec := &applied{Generation: object.Generation, Spec: *object.Spec.DeepCopy()}
+	isDedicated := object.Status.Isolation == v1alpha1.Dedicated && object.Spec.Isolation != v1alpha1.Dedicated
+	if isDedicated { // it has outgrown its share, or is not shared yet
+		spec.Generation, spec.Spec.Isolation = object.Status.ObservedGeneration, v1alpha1.Dedicated
+		within := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionWithinShare)
+		spec.Outgrown = within != nil && within.Reason == v1alpha1.ReasonDedicated
+	}
+	if isDedicated || ptr.Deref(object.Spec.Paused, false) {
+		return spec
+	}
 	return nil
 }
 
@@ -88,8 +121,8 @@ func (m *Manager) serverOf(ctx context.Context, object *v1alpha1.Space) (*kine.S
 }
 
 // replaceFiles makes the directory of a space of files from its database. The spec that this shard ran the space with stays. fromPod says that
-// the pod of the space has written the database.
-func (m *Manager) replaceFiles(name, store string, files kine.Files, fromPod bool) error {
+// the pod of the space has written the database. finish, if it isn't nil, writes more files into the directory.
+func (m *Manager) replaceFiles(name, store string, files kine.Files, fromPod bool, finish func(dir string) error) error {
 	if err := os.MkdirAll(datadir.Scratch(m.config.DataDir), 0o700); err != nil {
 		return err
 	}
@@ -113,6 +146,11 @@ func (m *Manager) replaceFiles(name, store string, files kine.Files, fromPod boo
 	}
 	if err := os.Rename(filepath.Join(to, appliedFile), filepath.Join(dir, appliedFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
+	}
+	if finish != nil {
+		if err := finish(dir); err != nil {
+			return err
+		}
 	}
 	gone := datadir.Deleted(m.config.DataDir, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(gone), 0o700), os.MkdirAll(filepath.Dir(to), 0o700), os.RemoveAll(gone)); err != nil {
@@ -149,7 +187,7 @@ func (m *Manager) serverToOpen(ctx context.Context, space string) (*kine.Server,
 	if err != nil || files.Epoch <= have {
 		return server, err
 	}
-	if err := m.replaceFiles(space, server.ID, files, false); err != nil {
+	if err := m.replaceFiles(space, server.ID, files, false, nil); err != nil {
 		return nil, err
 	}
 	m.logger.Info("Replaced the files of a space by newer ones from its database", "space", space, "epoch", files.Epoch, "had", have)
@@ -232,20 +270,6 @@ func (m *Manager) reopen(ctx context.Context, object *v1alpha1.Space) error {
 	return m.shard.Restart(restarting, object.Name)
 }
 
-// A dedicated space with such a store has its own process open it, with the credentials of its Secret, and no others. If the process is a pod,
-// a tenant may have taken it over, and written anything into the database. So the mark of a received store is on the directory of the space
-// from before the pod may open the store until the admin trusts it, and meanwhile this process reads nothing of the database but its epoch.
-// The keys of the space are those here, which the pod saves in the database.
-
-// servedByPod reports whether the pod of a space has its store, which is in a database server, or had it, and nobody has said since that the
-// store can be trusted.
-func servedByPod(dir string) bool { return storemark.Exists(dir) && snapshot.IsReceived(dir) }
-
-// goesOnInPod reports whether a space without a place has a pod that serves it, with a store in a database server, until the space is changed.
-func (m *Manager) goesOnInPod(name string) bool {
-	return m.pods != nil && servedByPod(datadir.Space(m.config.DataDir, name)) && m.wasDedicated(name)
-}
-
 // encodeServer returns what a process needs to connect to the database server with the store of a space, as the Secret says now.
 func (m *Manager) encodeServer(ctx context.Context, name string, store v1alpha1.Store) ([]byte, error) {
 	server, err := storesecret.Read(ctx, m.hostClient, m.config.StoreSecrets, name, store)
@@ -306,84 +330,4 @@ func (m *Manager) podServerChanged(ctx context.Context, name string, store v1alp
 	data, err := m.encodeServer(ctx, name, store)
 	last, has := m.pods.servers.Load(name)
 	return err == nil && has && last != string(data)
-}
-
-// beginInPod has the pod of a space, which must answer, open the store in the database server. The first time, it loads a snapshot that a
-// restore has put here.
-func (m *Manager) beginInPod(ctx context.Context, name string, p *dedicated.Process) error {
-	dir := datadir.Space(m.config.DataDir, name)
-	if !servedByPod(dir) {
-		server, err := m.serverToOpen(ctx, name) // which brings the keys up to date
-		if err == nil && server == nil {
-			err = errors.New("spec.store is gone")
-		}
-		if restored := filepath.Join(dir, "store.db"); err == nil && m.isRestored(name) {
-			if err = kine.RestoreServer(ctx, restored, name, *server); err == nil {
-				err = os.Remove(restored)
-			}
-		}
-		if err == nil && !storemark.Exists(dir) {
-			err = storemark.Write(dir, storemark.Mark{Database: string(server.Type) + " database"})
-		}
-		if err == nil {
-			err = snapshot.MarkReceived(dir)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return m.beginAgain(ctx, name, p)
-}
-
-// beginAgain has the pod of a space open the store in the database server, even if another process has opened it since the pod did.
-func (m *Manager) beginAgain(ctx context.Context, name string, p *dedicated.Process) error {
-	if err := m.checkHere(ctx, name); err != nil {
-		return err
-	}
-	if err := m.sendIdentity(ctx, name, p); err != nil {
-		return err
-	}
-	return p.Begin(ctx)
-}
-
-// endServed stops a space with a store in a database server in its pod, so that the pod has saved everything. The pod may be on a node that
-// is gone: it writes no more once another process has opened the store.
-func (m *Manager) endServed(ctx context.Context, name string, p *dedicated.Process) {
-	if p == nil || m.pods == nil || !servedByPod(datadir.Space(m.config.DataDir, name)) {
-		return
-	}
-	if err := p.End(ctx); err != nil {
-		m.logger.Error(err, "Could not stop a space in its pod; its store is taken over from the pod", "space", name)
-	}
-}
-
-// keepFiles has the files of a space count that are here, and not those that its pod has saved in the database.
-func (m *Manager) keepFiles(ctx context.Context, name string) error {
-	server, err := m.storeServer(ctx, name)
-	if server == nil || err != nil {
-		return err
-	}
-	files, epoch, err := kine.ReadFiles(ctx, name, *server)
-	if err != nil {
-		return err
-	}
-	return spacefiles.WriteEpoch(datadir.Space(m.config.DataDir, name), max(epoch, files.Epoch))
-}
-
-// fetchCopy stops a space with a store in a database server in its pod, and makes a copy of the store, which the pod sends, the file of the
-// space. spec is what the space runs with there.
-func (m *Manager) fetchCopy(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
-	p := m.newPod(name, spec)
-	opening, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := m.openPod(opening, name, spec, p); err != nil {
-		return err
-	}
-	if err := errors.Join(m.sendIdentity(opening, name, p), p.End(opening)); err != nil {
-		return fmt.Errorf("stop space %s in its pod: %w", name, err)
-	}
-	if err := pki.WriteFile(filepath.Join(datadir.Space(m.config.DataDir, name), copyMark), nil); err != nil {
-		return err
-	}
-	return m.receiveCopy(ctx, name, p)
 }

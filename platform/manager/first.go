@@ -78,6 +78,7 @@ func (m *Manager) openSpaces(ctx context.Context) error {
 		stopSending() // a process that doesn't answer must not delay the end
 		m.sends.Wait()
 		m.syncSends.Wait()
+		m.examining.Wait()
 	})
 	if err := m.startPublications(ctx); err != nil {
 		return err

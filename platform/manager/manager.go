@@ -128,8 +128,9 @@ type Manager struct {
 	quotas        quotaUses
 	shares        *spacequota.Quotas
 	refusals      refusals
-	sends         safego.Latest // of what dedicated spaces enforce
-	syncSends     safego.Latest // of what is shared with them, and synced of them
+	sends         safego.Latest  // of what dedicated spaces enforce
+	syncSends     safego.Latest  // of what is shared with them, and synced of them
+	examining     sync.WaitGroup // of stores that have come from other shards
 	// sending ends when the platform stops. It is set when it opens.
 	sending context.Context //nolint:containedctx // of syncSends
 	// unapplied are the spaces of the configuration, by name, whose objects could not be written yet. The values are

@@ -39,14 +39,24 @@ func (m *Manager) Metrics() []metrics.Space {
 		if use := m.quotas.seen(status.Name); use != nil {
 			one.QuotaDrift = m.shares.Drift(status.Name, use.Used)
 		}
-		if m.replicator != nil {
-			if lag, replicated := m.replicator.Lag(status.Name); replicated {
-				one.ReplicationLag = ptr.To(lag.Seconds())
-			}
-		}
 		spaces = append(spaces, one)
 	}
+	for i := range spaces {
+		spaces[i].ReplicationLag = m.replicationLag(spaces[i].Name)
+	}
 	return spaces
+}
+
+// replicationLag returns for how many seconds a write to the store of a space has not been in its replica; nil if it has none.
+func (m *Manager) replicationLag(space string) *float64 {
+	if m.replicator == nil {
+		return nil
+	}
+	lag, replicated := m.replicator.Lag(space)
+	if !replicated {
+		return nil
+	}
+	return ptr.To(lag.Seconds())
 }
 
 // dedicatedMetrics returns the metrics that processes report about their spaces. For a process that does not respond,

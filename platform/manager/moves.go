@@ -48,7 +48,7 @@ const (
 )
 
 // errCantMove is of a space that can't move to another shard. It stays, and serves.
-var errCantMove = errors.New("a dedicated space stays on its shard; set spec.isolation to Shared before it moves")
+var errCantMove = errors.New("a dedicated space that runs on the machine of its shard stays there; set spec.isolation to Shared before it moves")
 
 // errElsewhere is of a space that another shard has by now, or may have.
 var errElsewhere = errors.New("another shard may have the space")
@@ -58,11 +58,12 @@ var errElsewhere = errors.New("another shard may have the space")
 func (m *Manager) moveIfPossible(ctx context.Context, object *v1alpha1.Space) error {
 	err := error(nil)
 	if object.Status.MovingTo != m.config.Shard {
+		m.placeBeforeMove(ctx, object)
 		if err := m.failedMoves.Check(object.Name, wishOf(object)); err != nil {
 			m.objects.Queue.AddAfter(object.Name, refreshInterval)
 			return nil // it was tried just now, and has stopped the space for that
 		}
-		if err = m.moveAway(ctx, object); !errors.Is(err, errCantMove) {
+		if err = m.moveAway(ctx, object); !errors.Is(err, errCantMove) && !apierrors.IsForbidden(err) {
 			return err
 		}
 		m.recordEvent(ctx, object, corev1.EventTypeWarning, v1alpha1.ReasonNotMoved, object.Status.MovingTo+object.ResourceVersion, err.Error())
@@ -72,12 +73,37 @@ func (m *Manager) moveIfPossible(ctx context.Context, object *v1alpha1.Space) er
 	return m.objects.Client.Status().Patch(ctx, updated, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 }
 
+// placeBeforeMove has a space run that has no place here, because an earlier attempt to move it has ended without one. Whether it can move
+// doesn't depend on that.
+func (m *Manager) placeBeforeMove(ctx context.Context, object *v1alpha1.Space) {
+	name := object.Name
+	if m.applied.get(name) != nil && m.hasPlace(name) {
+		return
+	}
+	end, err := m.changes.Begin(name, "being changed")
+	if err != nil {
+		return // something else is done to it now
+	}
+	defer end()
+	if !m.hasPlace(name) {
+		m.applied.remove(name)
+	}
+	isNew, err := m.run(ctx, object)
+	if isNew {
+		m.start(name)
+	}
+	if err != nil {
+		m.logger.V(1).Info("A space does not run before it moves", "space", name, "reason", err.Error())
+	}
+}
+
 // moveAway moves a space to another shard. It runs until then, and its requests wait for the end of the move, whatever that is. The status
 // of its object decides which shard has the space: this one until it names the other, and the other one from then on. A crash at any point
 // leaves the space on the one that it names, with a complete store.
 func (m *Manager) moveAway(ctx context.Context, object *v1alpha1.Space) error {
 	name, to := object.Name, object.Status.MovingTo
-	if m.processes.get(name) != nil {
+	process := m.processes.get(name)
+	if process != nil && m.pods == nil {
 		return errCantMove
 	}
 	end, err := m.changes.Begin(name, "being moved to shard "+to)
@@ -90,6 +116,7 @@ func (m *Manager) moveAway(ctx context.Context, object *v1alpha1.Space) error {
 	began := time.Now()
 	other := m.env.Peers.Command(to)
 	sending := move.NewSending(name, datadir.Space(m.config.DataDir, name), ptr.Deref(object.Status.Moves, 0)+1, other)
+	sending.Process = m.podFilesHere(name)
 	wanted, stop := m.whileWanted(ctx, name, func(now *v1alpha1.Space) bool {
 		return now == nil || !now.DeletionTimestamp.IsZero() || now.Status.MovingTo != to
 	})
@@ -102,14 +129,20 @@ func (m *Manager) moveAway(ctx context.Context, object *v1alpha1.Space) error {
 	cancel()
 	defer release()
 	steps := moveSteps{time.Now()}
-	awake := m.shard.Space(name) != nil
+	awake := m.shard.Space(name) != nil || process != nil
 	switch err := m.handOver(ctx, wanted, object, sending, &steps); {
 	case errors.Is(err, errElsewhere):
+		if process != nil {
+			process.Disconnect()
+		}
 		m.forget(name) // what is here of it goes once that shard confirms that it has the space
 		return err
 	case err != nil:
 		m.failedMoves.Note(object.Name, wishOf(object), err)
-		return errors.Join(err, m.placeAgain(object))
+		return errors.Join(err, m.placeAgain(ctx, object))
+	}
+	if process != nil { // watches begin again through the other shard
+		process.Disconnect()
 	}
 	m.failedMoves.Forget(name)
 	m.moved.Store(name, to)
@@ -117,13 +150,17 @@ func (m *Manager) moveAway(ctx context.Context, object *v1alpha1.Space) error {
 	// If this fails, the other shard finds out by itself that it has the space.
 	taking, cancel := context.WithTimeout(ctx, takeTime)
 	defer cancel()
-	if err := take(taking, other, name, awake); err != nil {
-		m.logger.Error(err, "The shard that a space has moved to does not serve it yet", "space", name, "shard", to)
+	taken := take(taking, other, name, awake)
+	if taken != nil {
+		m.logger.Error(taken, "The shard that a space has moved to does not serve it yet", "space", name, "shard", to)
 	}
 	release()
 	steps.note()
 	m.logger.Info("Moved a space to another shard", "space", name, "shard", to, "took", time.Since(began), "requestsWaited", steps.all(),
 		"stopping", steps.of(0), "copyingTheRest", steps.of(1), "deciding", steps.of(2), "starting", steps.of(3))
+	if taken != nil {
+		return nil // leftBehind removes the files once that shard confirms that it has the store
+	}
 	if err := m.discard(name); err != nil {
 		m.logger.Error(err, "Could not remove the files of a space that has moved; Berth retries", "space", name)
 	}
@@ -131,10 +168,11 @@ func (m *Manager) moveAway(ctx context.Context, object *v1alpha1.Space) error {
 }
 
 // handOver stops a space, sends what is left of it, and has its object name the other shard. Until it does that, the space may stay if
-// wanted ends.
+// wanted ends. What is stopped of a space with a pod is only that this shard manages the pod, which runs on.
 func (m *Manager) handOver(ctx, wanted context.Context, object *v1alpha1.Space, sending *move.Sending, steps *moveSteps) error {
 	name := object.Name
 	if err := m.stop(context.WithoutCancel(ctx), name); err != nil { // nothing starts one that stops half way
+		m.processes.remove(name)
 		return err
 	}
 	dir := datadir.Space(m.config.DataDir, name)
@@ -152,7 +190,7 @@ func (m *Manager) handOver(ctx, wanted context.Context, object *v1alpha1.Space, 
 		return errors.Join(err, context.Cause(sent))
 	}
 	steps.note()
-	err := m.decide(ctx, object)
+	err := m.decide(ctx, wanted, object)
 	steps.note()
 	return err
 }
@@ -168,8 +206,9 @@ func (s moveSteps) of(step int) time.Duration { return s[step+1].Sub(s[step]) }
 func (s moveSteps) all() time.Duration { return s[len(s)-1].Sub(s[0]) }
 
 // decide has the object of a space name the shard that it moves to. While the host doesn't say whether it does, neither shard may serve the
-// space, so decide goes on until the host says so, or the process ends. It fails with errElsewhere unless the space stays here for sure.
-func (m *Manager) decide(ctx context.Context, object *v1alpha1.Space) error {
+// space, so decide goes on until the host says so, or the process ends. It fails with errElsewhere unless the space stays here for sure. Once
+// wanted has ended, the other shard may have removed what it has received, even if the space is to move there again.
+func (m *Manager) decide(ctx, wanted context.Context, object *v1alpha1.Space) error {
 	name, to, moves := object.Name, object.Status.MovingTo, ptr.Deref(object.Status.Moves, 0)
 	var result error
 	tried, logged := false, false
@@ -186,7 +225,7 @@ func (m *Manager) decide(ctx context.Context, object *v1alpha1.Space) error {
 				result = fmt.Errorf("the Space object %s, or its status, is gone", name)
 			}
 			return true, nil
-		case err == nil && (now.MovingTo != to || !object.DeletionTimestamp.IsZero()):
+		case err == nil && (now.MovingTo != to || !object.DeletionTimestamp.IsZero() || wanted.Err() != nil && !tried):
 			result = fmt.Errorf("space %s is not to move to shard %s any more", name, to)
 			return true, nil
 		case err == nil:
@@ -209,16 +248,22 @@ func (m *Manager) decide(ctx context.Context, object *v1alpha1.Space) error {
 	return errors.Join(err, result)
 }
 
-// placeAgain has a space run that was stopped to move, and did not.
-func (m *Manager) placeAgain(object *v1alpha1.Space) error {
+// placeAgain has a space run that was stopped to move, and did not. If it has a process of its own, placeAgain waits until that serves.
+func (m *Manager) placeAgain(ctx context.Context, object *v1alpha1.Space) error {
 	if m.hasPlace(object.Name) {
 		return nil // it was never stopped
 	}
-	if err := m.runAgain(object); err != nil {
+	if err := m.runAgain(object); m.applied.get(object.Name) == nil { // otherwise, it runs, maybe with an earlier spec
 		return err
 	}
 	m.start(object.Name)
-	return nil
+	process := m.processes.get(object.Name)
+	if process == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, takeTime)
+	defer cancel()
+	return process.AwaitServing(ctx)
 }
 
 // hasPlace reports whether a space that this process is to have, has its place. It has none for a moment while it is stopped for a change.
@@ -232,6 +277,14 @@ func (m *Manager) hasPlace(name string) bool {
 
 // discard removes the files of a space that another shard has.
 func (m *Manager) discard(name string) error {
+	if err := m.discardDir(name); err != nil {
+		return err
+	}
+	return os.RemoveAll(datadir.Dedicated(m.config.DataDir, name))
+}
+
+// discardDir is discard without what this shard has of the process of the space.
+func (m *Manager) discardDir(name string) error {
 	gone := datadir.Deleted(m.config.DataDir, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(gone), 0o700), os.RemoveAll(gone)); err != nil {
 		return err
@@ -290,7 +343,9 @@ func (m *Manager) own(name string, runs *applied) {
 	m.owning.Lock()
 	defer m.owning.Unlock()
 	m.applied.set(name, runs)
-	m.arrivals.Served(name)
+	if m.processes.get(name) == nil { // else, when that serves
+		m.arrivals.Served(name)
+	}
 	if m.config.Shard != "" {
 		m.shard.Host().BeginOwn(name)
 	}

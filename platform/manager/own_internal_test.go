@@ -85,6 +85,13 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // The pods of a dedicated space use the DNS of its shard. So what the host has of it is listed again until that succeeds.
 func TestADedicatedSpaceIsCachedWhenItRuns(t *testing.T) {
 	m := newOnShard(t)
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.objects, err = spaceobjects.Open(cluster.Config(), "own-dedicated"); err != nil { // which pods are managed by
+		t.Fatal(err)
+	}
 	m.prepare = func(context.Context, string) error { return nil }
 	m.access = hostaccess.New(nil, func() (*clientcmdapi.Cluster, error) { return nil, errors.New("it runs nothing") }, clock.RealClock{})
 	for name, pods := range map[string]*dedicatedPods{

@@ -74,7 +74,9 @@ func (k *podKeeper) look(life context.Context) (pause time.Duration, err error) 
 	if state != nil {
 		files, err := k.identity(k.space)
 		if err == nil && dedicated.IdentityDigest(files) != state.Identity {
-			err = k.pod.PutIdentity(ctx, files)
+			if err = k.checkManaged(ctx, k.space); err == nil {
+				err = k.pod.PutIdentity(ctx, files)
+			}
 		}
 		if err == nil && state.Waits {
 			pause, err = podRetry, k.beginAgain(ctx, k.space, k.pod)

@@ -181,7 +181,15 @@ func (s *snapshots) replace(ctx context.Context, bucket *snapshot.Bucket, id sna
 			return err
 		}
 		// The process itself restores it, so that no store that it wrote is opened here.
-		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, _ string) error { return process.PutStore(ctx, store, true) })
+		return snapshot.Fetch(ctx, bucket, id, datadir.Scratch(s.dataDir), func(store, rows, _ string) error {
+			if s.replicator != nil {
+				s.replicator.Restored(id.Space)
+			}
+			if rows != "" {
+				return process.PutReplica(ctx, store, rows)
+			}
+			return process.PutStore(ctx, store, true)
+		})
 	}
 	if err := s.checkNotInPod(id, id.Space); err != nil {
 		return err

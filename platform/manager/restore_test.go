@@ -236,15 +236,20 @@ func inProcess(space string, process dedicatedSpace) func(string) dedicatedSpace
 
 // sentStore is a process that keeps what it is sent.
 type sentStore struct {
-	store   []byte
-	restore bool
-	woken   int
+	store, rows []byte
+	restore     bool
+	woken       int
 }
 
 func (s *sentStore) PutStore(_ context.Context, path string, restore bool) (err error) {
 	s.restore = restore
 	s.store, err = os.ReadFile(path)
 	return err
+}
+
+func (s *sentStore) PutReplica(ctx context.Context, path, rows string) (err error) {
+	s.rows, err = os.ReadFile(rows)
+	return errors.Join(err, s.PutStore(ctx, path, true))
 }
 
 func (s *sentStore) Wake(context.Context) error {
@@ -267,6 +272,18 @@ func TestASpaceInAProcessOfItsOwnIsRestoredThere(t *testing.T) {
 	}
 	if !process.restore || !bytes.HasPrefix(process.store, []byte("SQLite format 3")) || process.woken != 1 {
 		t.Errorf("the process got %d bytes, as a snapshot: %t; and was woken %d times", len(process.store), process.restore, process.woken)
+	}
+	own, err := datadir.StoreID(s.dataDir, "from")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replicate(t, s, bucket, "from", "from", own)
+	*process = sentStore{}
+	if _, err := s.restore(t.Context(), bucket, "from/latest", "", false); err != nil {
+		t.Fatal(err)
+	}
+	if !process.restore || !bytes.HasPrefix(process.store, []byte("SQLite format 3")) || process.rows == nil || process.woken != 1 {
+		t.Errorf("of the replica, the process got %d bytes, and %d of rows; and was woken %d times", len(process.store), len(process.rows), process.woken)
 	}
 	if after, err := os.ReadFile(storeOf(s, "from")); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file here has changed (%v)", err)
@@ -313,7 +330,10 @@ func TestASpaceIsNotRestoredWhileItIsMovedToItsPod(t *testing.T) {
 // replicate puts the store of a space into the replica of a space.
 func replicate(t *testing.T, s *snapshots, bucket *snapshot.Bucket, space, as, store string) {
 	t.Helper()
-	_, err := bucket.Replica(as).PutBase(t.Context(), snapshot.Stream{Store: store, Seq: 1, Run: "01234567"}, storeOf(s, space), filepath.Dir(storeOf(s, space)), t.TempDir(), time.Now())
+	copied, err := snapshot.OpenCopied(t.Context(), storeOf(s, space))
+	if err == nil {
+		_, err = bucket.Replica(as).PutBase(t.Context(), snapshot.Stream{Store: store, Seq: 1, Run: "01234567"}, copied, filepath.Dir(storeOf(s, space)), t.TempDir(), time.Now())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

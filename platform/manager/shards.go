@@ -7,19 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/control"
+	"github.com/berth-dev/berth/internal/spacefiles"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/move"
@@ -54,14 +53,20 @@ func (m *Manager) ShardOf(space string) string {
 // shard was dead. It returns nil for all others. The wait has succeeded if it returns true.
 func (m *Manager) Arriving(space string) (wait func(context.Context) bool) {
 	object := m.objects.Get(space)
-	if object == nil || m.config.Shard == "" || m.applied.get(space) != nil || !arrives(object, m.config.Shard) {
+	if object == nil || m.config.Shard == "" || m.isServed(space) || !arrives(object, m.config.Shard) {
 		return nil
 	}
 	wait = m.arrivals.Wait(space, ptr.Deref(object.Status.Moves, 0))
-	if m.applied.get(space) != nil { // since a moment ago
+	if m.isServed(space) { // since a moment ago
 		m.arrivals.Served(space)
 	}
 	return wait
+}
+
+// isServed reports whether a space has its place, and, if that is a process of its own, whether the process serves.
+func (m *Manager) isServed(space string) bool {
+	process := m.processes.get(space)
+	return m.applied.get(space) != nil && (process == nil || process.Serving())
 }
 
 // arrives reports whether a space that a shard doesn't serve yet comes from another one, or may.
@@ -88,6 +93,9 @@ func (m *Manager) Load() peers.Load {
 	if memory := shard.ProcessMemory(); memory != nil {
 		load.MemoryLimit = memory.Limit
 	}
+	if m.pods != nil || m.config.DedicatedMax == 0 {
+		load.DedicatedMax = ptr.To(int32(min(m.config.DedicatedMax, math.MaxInt32))) //nolint:gosec // it fits now
+	}
 	return load
 }
 
@@ -110,6 +118,9 @@ func (m *Manager) retained() (names []string) {
 // is handed over.
 func (m *Manager) Movable() int {
 	names := sets.New(m.shard.Names()...)
+	if m.pods != nil {
+		names = names.Union(sets.KeySet(m.processes.all()))
+	}
 	m.moving.Range(func(name, _ any) bool {
 		names.Insert(name.(string))
 		return true
@@ -142,77 +153,18 @@ func (m *Manager) ensureOnShard(ctx context.Context, space *v1alpha1.Space) erro
 	return m.objects.Apply(ctx, space, claimedBy(have))
 }
 
-// serveMoves receives spaces from other shards.
-func (m *Manager) serveMoves() {
-	if m.env.Peers == nil {
-		return
-	}
-	m.received = &move.Receiver{
-		Dir: datadir.Received(m.config.DataDir), Begin: m.mayReceive,
-		Admit: func(_ string, size int64) (end func(), err error) { return m.volume.Reserve(size, true) },
-		Has:   m.hasStore,
-	}
-	m.received.Serve(m.env.Peers.Commands)
-	m.env.Peers.Commands.Handle("POST "+takePath, control.Answer(func(r *http.Request) (any, error) {
-		space := r.FormValue("space")
-		if err := isolation.CheckSpaceName(space); err != nil { // a name is a path here
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		return nil, m.takeOver(r.Context(), space, r.FormValue("awake") != "")
-	}))
-}
+// outdated is in the place of the number of moves in a directory that isn't current, whatever shard gets the space.
+const outdated = -1
 
-// mayReceive fails unless a space moves to this shard, which has no other store of its name, and nothing else is done to it. Otherwise,
-// nothing is until end is called.
-func (m *Manager) mayReceive(ctx context.Context, space string) (end func(), err error) {
-	if m.env.Peers.Stopping() { // what it received now, it might never serve
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("shard %s is about to stop, and receives no spaces", m.config.Shard))
+// outdate notes that a directory isn't that of the space any more, because another shard has opened the store in the database server since. It is
+// removed once the database has been asked, which may be impossible for as long as the other shard lives. The keys may have been rotated there.
+// A directory whose files no database has may be the only one.
+func outdate(dir string) error {
+	saved, err := spacefiles.Epoch(dir)
+	if err != nil || saved == 0 && !servedByPod(dir) {
+		return err
 	}
-	end, err = m.changes.Begin(space, "being received from another shard")
-	if err != nil {
-		return nil, err
-	}
-	object := &v1alpha1.Space{}
-	if err = m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); err == nil && (object.Status.MovingTo != m.config.Shard || object.Status.Shard == m.config.Shard) {
-		err = apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("the space does not move to shard %s", m.config.Shard))
-	}
-	if err == nil {
-		err = m.checkNoOther(object)
-	}
-	if err != nil {
-		end()
-		return nil, err
-	}
-	m.shard.Host().BeginOwn(space) // meanwhile, so that the start doesn't wait for it; leftBehind is for a space that doesn't come
-	return end, nil
-}
-
-// dropReceived removes what a shard has received, and caches, of a space without an object, which does not come any more.
-func (m *Manager) dropReceived(name string) (again time.Duration, err error) {
-	if m.received == nil {
-		return 0, nil
-	}
-	end, err := m.changes.Begin(name, "being cleaned up after a move")
-	if err != nil {
-		return busyRetry, nil // it may be being received, and becomes own then
-	}
-	defer end()
-	if err := m.received.Drop(name); err != nil {
-		return 0, err
-	}
-	m.notComing(name)
-	return 0, nil
-}
-
-// checkNoOther fails if this shard has the store of another space of the same name: one whose object was removed by force.
-func (m *Manager) checkNoOther(object *v1alpha1.Space) error {
-	dir := datadir.Space(m.config.DataDir, object.Name)
-	id, err := datadir.StoreIDIn(dir)
-	if errors.Is(err, os.ErrNotExist) || err == nil && id == claimedBy(object) {
-		return nil
-	}
-	return errors.Join(err, apierrors.NewConflict(v1alpha1.Resource("spaces"), object.Name,
-		fmt.Errorf("shard %s has the store of an earlier space of this name in %s; move that directory away", m.config.Shard, dir)))
+	return datadir.SetMoves(dir, outdated)
 }
 
 // isCurrent reports whether the directory that this process has of a space is the one that counts, and not one from before a move.
@@ -251,73 +203,6 @@ func (m *Manager) countMoves(ctx context.Context, space string) error {
 	return datadir.SetMoves(dir, ptr.Deref(object.Status.Moves, 0))
 }
 
-// hasArrived reports whether this shard has received the store of a space that counts, and has not made it the space's yet.
-func (m *Manager) hasArrived(object *v1alpha1.Space) bool {
-	if m.received == nil || object.Status.Shard != m.config.Shard {
-		return false
-	}
-	dir := m.received.Complete(object.Name)
-	return dir != "" && isStore(dir, claimedBy(object), func(moves int64) bool { return moves == ptr.Deref(object.Status.Moves, 0) })
-}
-
-// isStore reports whether a directory has a store with an ID, and a number of moves that suits.
-func isStore(dir, id string, suits func(moves int64) bool) bool {
-	have, err := datadir.StoreIDIn(dir)
-	if err != nil || have != id {
-		return false
-	}
-	moves, err := datadir.Moves(dir)
-	return err == nil && suits(moves)
-}
-
-// hasStore reports whether this shard has the store of a space with an ID, which has moved more often than newer, and not only a copy of it
-// that may never count.
-func (m *Manager) hasStore(space, id string, newer int64) bool {
-	if isStore(datadir.Space(m.config.DataDir, space), id, func(moves int64) bool { return moves > newer }) {
-		return true
-	}
-	object := m.objects.Get(space)
-	return object != nil && ptr.Deref(object.Status.Moves, 0) > newer && m.hasArrived(object)
-}
-
-// takeOver serves a space that this shard has received, and whose object names this shard. If the space was awake, it returns when the
-// space serves.
-func (m *Manager) takeOver(ctx context.Context, space string, awake bool) error {
-	object := &v1alpha1.Space{}
-	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: space}, object); err != nil {
-		return fmt.Errorf("read Space object %s: %w", space, err)
-	}
-	end, err := m.changes.Begin(space, "being taken over from another shard")
-	if err != nil {
-		return err
-	}
-	defer end()
-	if m.hasArrived(object) {
-		if err := m.checkNoOther(object); err != nil {
-			return err
-		}
-		if err := m.discard(space); err != nil { // one that is here already is from before the space was elsewhere
-			return err
-		}
-		if err := m.received.Take(space, datadir.Space(m.config.DataDir, space)); err != nil {
-			return err
-		}
-	}
-	if !m.owns(object) {
-		return apierrors.NewConflict(v1alpha1.Resource("spaces"), space, fmt.Errorf("shard %s doesn't have the space", m.config.Shard))
-	}
-	m.moved.Delete(space)
-	m.noteObject(object)
-	if _, err := m.run(ctx, object); err != nil {
-		return err
-	}
-	if !awake {
-		m.start(space)
-		return nil
-	}
-	return m.shard.Wake(ctx, space)
-}
-
 // storeMissing notes on an object whose space this shard is to have that its store isn't here.
 func (m *Manager) storeMissing(ctx context.Context, object *v1alpha1.Space) (again time.Duration, err error) {
 	name := object.Name
@@ -354,9 +239,10 @@ func (m *Manager) whoHas(ctx context.Context, object *v1alpha1.Space) (shards []
 // from being removed, and what was received of one that did not come. Nothing is removed that the other shard may not have.
 func (m *Manager) leftBehind(ctx context.Context, object *v1alpha1.Space) (again time.Duration, err error) {
 	name := object.Name
+	m.moved.Delete(name) // the object says it now
 	dir := datadir.Space(m.config.DataDir, name)
 	left := m.applied.get(name) != nil
-	for _, path := range []string{dir, filepath.Join(m.received.Dir, name), datadir.Deleted(m.config.DataDir, name)} {
+	for _, path := range []string{dir, filepath.Join(m.received.Dir, name), datadir.Deleted(m.config.DataDir, name), datadir.Dedicated(m.config.DataDir, name)} {
 		if _, err := os.Stat(path); err == nil {
 			left = true
 		}
@@ -381,8 +267,12 @@ func (m *Manager) leftBehind(ctx context.Context, object *v1alpha1.Space) (again
 	}
 	if m.applied.get(name) != nil {
 		m.logger.Info("Stopped serving a space that another shard has", "space", name, "shard", current.Status.Shard)
+		process := m.processes.get(name)
 		if err := m.stop(ctx, name); err != nil {
 			return 0, err
+		}
+		if process != nil {
+			process.Disconnect()
 		}
 		m.forget(name)
 	}
@@ -395,12 +285,15 @@ func (m *Manager) leftBehind(ctx context.Context, object *v1alpha1.Space) (again
 	id, err := datadir.StoreIDIn(dir)
 	if err != nil || id != claimedBy(current) || current.Status.Shard == "" {
 		if errors.Is(err, os.ErrNotExist) && current.Status.Shard != "" {
-			return 0, os.RemoveAll(datadir.Deleted(m.config.DataDir, name)) // what discard was removing
+			return 0, errors.Join(os.RemoveAll(datadir.Deleted(m.config.DataDir, name)), os.RemoveAll(datadir.Dedicated(m.config.DataDir, name))) // what discard was removing
 		}
 		return 0, nil
 	}
 	if current.Spec.Store.InServer() && !m.isRestored(name) {
-		return 0, m.leaveFiles(ctx, current)
+		if err := errors.Join(outdate(dir), m.leaveFiles(ctx, current)); err != nil {
+			return 0, err
+		}
+		return 0, nil
 	}
 	moves, err := datadir.Moves(dir)
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/bounds"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/platform/datadir"
@@ -50,6 +49,8 @@ type snapshots struct {
 	// lost returns the ID of the store of a space that was lost, and how often it had moved. restored is called when it is there again.
 	lost     func(ctx context.Context, space string) (store string, moves int64, err error)
 	restored func(space string)
+	// replicator is nil if there is none.
+	replicator *replicator.Replicator
 
 	restoring sync.Mutex            // one at a time in this process
 	transfers *operations.Transfers // to processes of dedicated spaces
@@ -73,7 +74,7 @@ func (m *Manager) startSnapshots(context.Context) (err error) {
 	s := &snapshots{
 		buckets: m.buckets, schedule: config.Schedule,
 		changes: &m.changes, shard: m.shard, dataDir: m.config.DataDir, logger: m.logger, ensure: m.ensureObject, checkOwn: m.checkOwn, lost: m.lostStore, restored: m.changed,
-		elsewhere: m.elsewhere, pods: m.pods != nil, transfers: &m.restores,
+		elsewhere: m.elsewhere, pods: m.pods != nil, transfers: &m.restores, replicator: m.replicator,
 	}
 	if s.keeper, err = snapshot.NewKeeper(config); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (m *Manager) openBuckets() (err error) {
 	return err
 }
 
-// replicaBucket returns where the store of a shared space is replicated to; nil if it isn't.
+// replicaBucket returns where the store of a space is replicated to; nil if it isn't.
 func (m *Manager) replicaBucket(space string) *snapshot.Bucket {
 	if own := m.config.Specs.Of(space); own.Snapshots.Replicated && !own.Store.InServer() {
 		return m.snapshotSchedule(m.buckets)(space).Bucket
@@ -137,13 +138,9 @@ func (m *Manager) observeReplica(status *v1alpha1.SpaceStatus, space string) {
 	m.replicator.Check(space)
 	condition := metav1.Condition{Type: v1alpha1.ConditionReplicated, Status: metav1.ConditionFalse, ObservedGeneration: status.ObservedGeneration}
 	state, known := m.replicator.State(space)
-	dedicated := m.processes.get(space) != nil
 	switch {
-	case dedicated:
-		condition.Reason = v1alpha1.ReasonNotSupported
-		condition.Message = "a dedicated space can't be replicated; set spec.isolation to Shared, or spec.snapshots.replication to None and take snapshots on a schedule"
 	case !known && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReplicated) != nil:
-		return // it is as it was when the last process ended
+		return // it is as it was when the last process ended: it isn't known yet, or the store isn't open, and nothing has written to it
 	case !known:
 		condition.Reason, condition.Message = v1alpha1.ReasonBehind, "the replica is made when the space wakes"
 	case state.Reason == replicator.UpToDate:
@@ -153,7 +150,7 @@ func (m *Manager) observeReplica(status *v1alpha1.SpaceStatus, space string) {
 		condition.Reason, condition.Message = string(state.Reason), replicaMessage(state)
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
-	if !known || dedicated {
+	if !known {
 		return
 	}
 	status.Replication = v1alpha1.ReplicationStatus{Revision: state.Revision, MissingWrites: state.Rows, Time: inStatus(state.Time), BehindSince: inStatus(state.Since)}
@@ -172,9 +169,15 @@ func replicaMessage(state replicator.State) string {
 	message := "the replica is being made; until then, a lost volume loses everything since the last snapshot"
 	if state.Revision > 0 {
 		message = fmt.Sprintf("a lost volume loses %d writes since %s, which are not in the replica", state.Rows, state.Since.UTC().Format(time.RFC3339))
+		if state.Rows == 0 && !state.Since.IsZero() { // a dedicated space's process doesn't answer
+			message = fmt.Sprintf("a lost volume may lose writes since %s", state.Since.UTC().Format(time.RFC3339))
+		}
 	}
 	switch state.Reason {
 	case replicator.Behind:
+		if state.Revision == 0 && state.Rows == 0 { // a dedicated space sleeps, or its process doesn't answer
+			message = "since the last start of Berth, it isn't known what the replica has"
+		}
 		if state.Err != "" {
 			return message + "; Berth retries: " + state.Err
 		}
@@ -324,6 +327,7 @@ func (s *snapshots) bucket(url, space, flag string) (*snapshot.Bucket, error) {
 // dedicatedSpace is what restores need of a space with its own process.
 type dedicatedSpace interface {
 	PutStore(ctx context.Context, path string, restore bool) error
+	PutReplica(ctx context.Context, path, rows string) error
 	Wake(ctx context.Context) error
 }
 
@@ -384,17 +388,4 @@ func (s allSpaces) Wake(ctx context.Context, space string) error {
 		return process.Wake(ctx)
 	}
 	return s.Snapshots.Wake(ctx, space)
-}
-
-// admitCopy returns what admits a copy of a dedicated space's store by its size: it must not be larger than the space's limit
-// allows, and there must be space for it on the disk, beside other copies. A file has more than what counts towards the limit,
-// for example free pages.
-func (m *Manager) admitCopy(space string) func(size int64) (end func(), err error) {
-	return func(size int64) (end func(), err error) {
-		const slack = 64 << 20
-		if most := 4*m.config.Specs.Limits(space).Of(bounds.StoreBytes) + slack; size > most {
-			return nil, fmt.Errorf("it has %d bytes, at most %d are possible", size, most)
-		}
-		return m.volume.Reserve(size, true)
-	}
 }

@@ -12,13 +12,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/internal/spacefiles"
 	"github.com/berth-dev/berth/internal/storemark"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/vcluster/pki"
 )
 
 // A store that comes from the pod of a space may have been written by a tenant who has taken over the pod. Limits that are
@@ -165,4 +169,122 @@ func (m *Manager) takeBack(name string) error {
 		return err
 	}
 	return removeIfThere(filepath.Join(dir, copyMark))
+}
+
+// A dedicated space with a store in a database server has its own process open it, with the credentials of its Secret, and no others. If the process is a pod,
+// a tenant may have taken it over, and written anything into the database. So the mark of a received store is on the directory of the space
+// from before the pod may open the store until the admin trusts it, and meanwhile this process reads nothing of the database but its epoch.
+// The keys of the space are those here, which the pod saves in the database.
+
+// servedByPod reports whether the pod of a space has its store, which is in a database server, or had it, and nobody has said since that the
+// store can be trusted.
+func servedByPod(dir string) bool { return storemark.Exists(dir) && snapshot.IsReceived(dir) }
+
+// goesOnInPod reports whether a space without a place has a pod that serves it, with a store in a database server, until the space is changed.
+func (m *Manager) goesOnInPod(name string) bool {
+	return m.pods != nil && servedByPod(datadir.Space(m.config.DataDir, name)) && m.wasDedicated(name)
+}
+
+// beginInPod has the pod of a space, which must answer, open the store in the database server. The first time, it loads a snapshot that a
+// restore has put here.
+func (m *Manager) beginInPod(ctx context.Context, name string, p *dedicated.Process) error {
+	dir := datadir.Space(m.config.DataDir, name)
+	if !servedByPod(dir) {
+		server, err := m.serverToOpen(ctx, name) // which brings the keys up to date
+		if err == nil && server == nil {
+			err = errors.New("spec.store is gone")
+		}
+		if restored := filepath.Join(dir, "store.db"); err == nil && m.isRestored(name) {
+			if err = kine.RestoreServer(ctx, restored, name, *server); err == nil {
+				err = os.Remove(restored)
+			}
+		}
+		if err == nil {
+			err = m.noteDedicated(ctx, name)
+		}
+		if err == nil && !storemark.Exists(dir) {
+			err = storemark.Write(dir, storemark.Mark{Database: string(server.Type) + " database"})
+		}
+		if err == nil {
+			err = snapshot.MarkReceived(dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return m.beginAgain(ctx, name, p)
+}
+
+// noteDedicated has the object of a space say that the space is dedicated, before its pod writes its database: a shard that makes the directory
+// of the space anew knows from there that a pod has.
+func (m *Manager) noteDedicated(ctx context.Context, name string) error {
+	if m.config.Shard == "" {
+		return nil
+	}
+	object := &v1alpha1.Space{}
+	if err := m.objects.Client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+		return fmt.Errorf("read Space object %s: %w", name, err)
+	}
+	if object.Status.Isolation == v1alpha1.Dedicated {
+		return nil
+	}
+	updated := object.DeepCopy()
+	updated.Status.Isolation = v1alpha1.Dedicated
+	if err := m.objects.Client.Status().Patch(ctx, updated, client.MergeFrom(object)); err != nil {
+		return fmt.Errorf("write status of Space object %s: %w", name, err)
+	}
+	return nil
+}
+
+// beginAgain has the pod of a space open the store in the database server, even if another process has opened it since the pod did.
+func (m *Manager) beginAgain(ctx context.Context, name string, p *dedicated.Process) error {
+	if err := m.checkHere(ctx, name); err != nil {
+		return err
+	}
+	if err := m.sendIdentity(ctx, name, p); err != nil {
+		return err
+	}
+	return p.Begin(ctx)
+}
+
+// endServed stops a space with a store in a database server in its pod, so that the pod has saved everything. The pod may be on a node that
+// is gone: it writes no more once another process has opened the store.
+func (m *Manager) endServed(ctx context.Context, name string, p *dedicated.Process) {
+	if p == nil || m.pods == nil || !servedByPod(datadir.Space(m.config.DataDir, name)) {
+		return
+	}
+	if err := p.End(ctx); err != nil {
+		m.logger.Error(err, "Could not stop a space in its pod; its store is taken over from the pod", "space", name)
+	}
+}
+
+// keepFiles has the files of a space count that are here, and not those that its pod has saved in the database.
+func (m *Manager) keepFiles(ctx context.Context, name string) error {
+	server, err := m.storeServer(ctx, name)
+	if server == nil || err != nil {
+		return err
+	}
+	files, epoch, err := kine.ReadFiles(ctx, name, *server)
+	if err != nil {
+		return err
+	}
+	return spacefiles.WriteEpoch(datadir.Space(m.config.DataDir, name), max(epoch, files.Epoch))
+}
+
+// fetchCopy stops a space with a store in a database server in its pod, and makes a copy of the store, which the pod sends, the file of the
+// space. spec is what the space runs with there.
+func (m *Manager) fetchCopy(ctx context.Context, name string, spec v1alpha1.SpaceSpec) error {
+	p := m.newPod(name, spec)
+	opening, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := m.openPod(opening, name, spec, p); err != nil {
+		return err
+	}
+	if err := errors.Join(m.sendIdentity(opening, name, p), p.End(opening)); err != nil {
+		return fmt.Errorf("stop space %s in its pod: %w", name, err)
+	}
+	if err := pki.WriteFile(filepath.Join(datadir.Space(m.config.DataDir, name), copyMark), nil); err != nil {
+		return err
+	}
+	return m.receiveCopy(ctx, name, p)
 }

@@ -125,7 +125,11 @@ func TestASpaceArrivesAsItWasWhenItStopped(t *testing.T) {
 			write(t, dir, "pki/ca.key", []byte("key"))
 			write(t, dir, "pki/ca.lock", nil)
 			write(t, dir, "moves", []byte("6"))
+			process := t.TempDir()
+			write(t, process, "incarnation", []byte("random"))
+			write(t, process, "host.token", []byte("of the process here"))
 			sending := move.NewSending("solar", dir, 7, o.client)
+			sending.Process = []string{filepath.Join(process, "incarnation"), filepath.Join(process, "claims.json")}
 			if err := sending.Base(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -146,8 +150,13 @@ func TestASpaceArrivesAsItWasWhenItStopped(t *testing.T) {
 			if got == "" {
 				t.Fatal("the copy isn't complete")
 			}
-			if err := o.Take("solar", want); err != nil {
+			own := filepath.Join(t.TempDir(), "dedicated", "solar")
+			write(t, own, "claims.json", []byte("of an earlier stay"))
+			if err := o.Take("solar", want, own); err != nil {
 				t.Fatal(err)
+			}
+			if have := files(t, own); len(have) != 1 || have["incarnation"] != "random" {
+				t.Errorf("of its process, %v arrived", have)
 			}
 			have := files(t, want)
 			if have["store.db"] != string(after) || have["store.id"] != "another id" || have["pki/ca.key"] != "key" || have["moves"] != "7" || len(have) != 4 {
@@ -170,6 +179,32 @@ func TestASpaceWithoutAStoreMoves(t *testing.T) {
 	}
 	if have := files(t, o.Complete("solar")); have["store.id"] != "id" || len(have) != 3 {
 		t.Errorf("the other shard has %v", have)
+	}
+}
+
+// D5: a crash between the two renames of Take loses nothing that arrived: neither what is in its place already, nor the rest.
+func TestTakeGoesOnAfterACrash(t *testing.T) {
+	dir, process, o := t.TempDir(), t.TempDir(), newOther(t)
+	write(t, dir, "store.id", []byte("id"))
+	write(t, process, "incarnation", []byte("random"))
+	sending := move.NewSending("solar", dir, 7, o.client)
+	sending.Process = []string{filepath.Join(process, "incarnation")}
+	if err := errors.Join(sending.Base(t.Context()), sending.Rest(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	to, own := filepath.Join(t.TempDir(), "spaces", "solar"), filepath.Join(t.TempDir(), "dedicated", "solar")
+	write(t, to, "store.id", []byte("in the way"))
+	if err := o.Take("solar", to, own); err == nil {
+		t.Fatal("the directory of another space was replaced")
+	}
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Take("solar", to, own); err != nil {
+		t.Fatal(err)
+	}
+	if have, of := files(t, to), files(t, own); have["store.id"] != "id" || of["incarnation"] != "random" {
+		t.Errorf("the space has %v, and its process %v", have, of)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -40,6 +41,9 @@ type Receiver struct {
 	Begin func(ctx context.Context, space string) (end func(), err error)
 	// Admit fails if a store of this size, in bytes, does not fit on the disk. Otherwise, the space on the disk is kept until end is called.
 	Admit func(space string, size int64) (end func(), err error)
+	// Arrived, if set, is called with the path of a store that was received completely, which becomes that of the space when [Receiver.Take]
+	// moves it. Requests for the space wait, so Arrived must not block.
+	Arrived func(store string)
 	// Has reports whether this shard has a space whose store has this ID, and has moved more often than newer.
 	Has func(space, store string, newer int64) bool
 
@@ -79,10 +83,11 @@ func (r *Receiver) Complete(space string) string {
 	return dir
 }
 
-// Take makes a directory that was received completely that of the space, to, which must not exist.
-func (r *Receiver) Take(space, to string) error {
+// Take makes a directory that was received completely that of the space, to, which must not exist. Before, the files of the space's process, if
+// any were sent, become those in the directory process. If Take fails half way, it may be called again.
+func (r *Receiver) Take(space, to, process string) error {
 	dir := filepath.Join(r.Dir, space)
-	err := os.MkdirAll(filepath.Dir(to), 0o700)
+	err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), takeProcess(filepath.Join(dir, processDir), process))
 	if err == nil {
 		err = os.Rename(dir, to)
 	}
@@ -93,6 +98,20 @@ func (r *Receiver) Take(space, to string) error {
 		return fmt.Errorf("take over the store of space %s: %w", space, err)
 	}
 	return nil
+}
+
+// takeProcess replaces a directory by one that was received, if that is there.
+func takeProcess(received, to string) error {
+	if _, err := os.Stat(received); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.RemoveAll(to)); err != nil {
+		return err
+	}
+	if err := os.Rename(received, to); err != nil {
+		return err
+	}
+	return fsutil.SyncDir(filepath.Dir(to))
 }
 
 // Drop removes what was received of a space.
@@ -182,6 +201,9 @@ func (r *Receiver) receiveRest(space string, size int64, q *http.Request) error 
 	dir := filepath.Join(r.Dir, space)
 	if err := r.writeRest(dir, have.sums, size, q); err != nil {
 		return errors.Join(fmt.Errorf("receive the store of space %s: %w", space, err), r.Drop(space))
+	}
+	if r.Arrived != nil && size > 0 {
+		r.Arrived(filepath.Join(dir, storeFile))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"net/http"
@@ -37,18 +38,32 @@ const storeFile = "store.db"
 // blockPrefix is that of the names of the store's blocks in the second part of a copy.
 const blockPrefix = "block/"
 
+// processDir is the directory in a copy that has the files of a space's process. The directory of a space has none of this name.
+const processDir = "dedicated"
+
 // Sending is a copy of a space that is being sent to another shard.
 type Sending struct {
+	// Process, if set before Rest, has paths of files of the space's process, which [Receiver.Take] moves into a directory of their own.
+	// Those that don't exist are not sent.
+	Process []string
+
 	space, dir string
 	moves      int64
 	to         *control.Client
-	sent       sums
+	sent       []sentBlock
+	seed       maphash.Seed
+}
+
+// sentBlock is a block of the store that was sent.
+type sentBlock struct {
+	sum   sum
+	quick uint64 // a faster checksum, by which changes are found while requests wait
 }
 
 // NewSending returns a copy of the space whose directory is dir, to the shard to which the client connects. moves is how often the space
 // will have moved then, see [datadir.Moves].
 func NewSending(space, dir string, moves int64, to *control.Client) *Sending {
-	return &Sending{space: space, dir: dir, moves: moves, to: to}
+	return &Sending{space: space, dir: dir, moves: moves, to: to, seed: maphash.MakeSeed()}
 }
 
 func query(path, space string, params ...string) string {
@@ -76,7 +91,7 @@ func (s *Sending) Base(ctx context.Context) error {
 			return
 		}
 		_ = write.CloseWithError(eachBlock(io.LimitReader(file, size), func(_ int, data []byte) error {
-			s.sent = append(s.sent, sha256.Sum256(data))
+			s.sent = append(s.sent, sentBlock{sha256.Sum256(data), maphash.Bytes(s.seed, data)})
 			_, err := write.Write(data)
 			return err
 		}))
@@ -100,7 +115,8 @@ func (s *Sending) Rest(ctx context.Context) error {
 	return s.failed(err)
 }
 
-// changed returns which blocks of the store differ from those that were sent, the sums of all, and the size.
+// changed returns which blocks of the store differ from those that were sent, the sums of all, and the size. A tenant can't have a changed
+// block missed: the quick checksums have a seed that nobody knows.
 func (s *Sending) changed() (changed []int, now sums, size int64, err error) {
 	file, size, err := openStore(s.dir)
 	if err != nil || file == nil {
@@ -108,10 +124,11 @@ func (s *Sending) changed() (changed []int, now sums, size int64, err error) {
 	}
 	defer file.Close()
 	err = eachBlock(file, func(index int, data []byte) error {
-		now = append(now, sha256.Sum256(data))
-		if index >= len(s.sent) || s.sent[index] != now[index] {
-			changed = append(changed, index)
+		if index < len(s.sent) && s.sent[index].quick == maphash.Bytes(s.seed, data) {
+			now = append(now, s.sent[index].sum)
+			return nil
 		}
+		now, changed = append(now, sha256.Sum256(data)), append(changed, index)
 		return nil
 	})
 	return changed, now, size, err
@@ -149,6 +166,18 @@ func (s *Sending) writeRest(w io.Writer, changed []int) error {
 	})
 	if err != nil {
 		return err
+	}
+	for _, path := range s.Process {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = writeEntry(archive, processDir+"/"+filepath.Base(path), data)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if err := writeEntry(archive, datadir.MovesFile, strconv.AppendInt(nil, s.moves, 10)); err != nil {
 		return err

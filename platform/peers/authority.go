@@ -22,18 +22,54 @@ import (
 )
 
 const (
-	// SecretName is the name of the Secret with the CA of the platform's endpoint, which all shards have.
-	SecretName = "berth-shards"
-	// authorityInterval is how often a shard looks whether another one has renewed or rotated the CA.
+	// EndpointSecret is the name of the Secret with the CA of the platform's endpoint, which all shards have.
+	EndpointSecret = "berth-shards"
+	// PodsSecret is that with the CA of the connections to the pods of dedicated spaces. No Secret of a space has such a name.
+	PodsSecret = "berth-shards-pods"
+	// authorityInterval is how often a shard looks whether another one has renewed or rotated a CA.
 	authorityInterval = time.Minute
 )
 
-// authority keeps the CA in a directory and the one in the Secret the same. One goroutine uses it.
+// authority keeps the CA in a directory and the one in a Secret the same. One goroutine uses it.
 type authority struct {
-	host                     client.Client
-	namespace, platform, dir string
+	host                        client.Client
+	namespace, secret, platform string
+	dir                         string
+	ca                          *pki.CA       // open on dir
+	renewed                     chan struct{} // has an element if the CA was renewed here
 	// shared are the files as they were last seen to be the same in both.
 	shared map[string][]byte
+}
+
+// OpenCA opens the CA in a directory, which is made if there is none. If p isn't nil, it becomes that of all shards, which is in a Secret,
+// and [Peers.Run] keeps both the same. So OpenCA must be called before Run.
+func (p *Peers) OpenCA(ctx context.Context, secret, dir, name string) (*pki.CA, error) {
+	if p == nil {
+		return pki.OpenCA(dir, name)
+	}
+	if files, err := pki.Files(dir); err != nil {
+		return nil, err
+	} else if len(files) == 0 { // the one that it gets here is used if this is the first shard
+		if _, err := pki.OpenCA(dir, name); err != nil {
+			return nil, err
+		}
+	}
+	a := &authority{host: p.host, namespace: p.config.Namespace, secret: secret, platform: p.config.Platform, dir: dir, renewed: make(chan struct{}, 1)}
+	_, err := a.share(ctx)
+	if err == nil {
+		a.ca, err = pki.OpenCA(dir, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.ca.OnRenewal(func() {
+		select {
+		case a.renewed <- struct{}{}:
+		default:
+		}
+	})
+	p.authorities = append(p.authorities, a)
+	return a.ca, nil
 }
 
 // share makes the CA in the directory that of the Secret. The first shard of a platform creates the Secret, with the CA that it has
@@ -46,7 +82,7 @@ func (a *authority) share(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	if err != nil {
-		return false, fmt.Errorf("share the CA with the other shards by Secret %s/%s: %w", a.namespace, SecretName, err)
+		return false, fmt.Errorf("share the CA with the other shards by Secret %s/%s: %w", a.namespace, a.secret, err)
 	}
 	return changed, nil
 }
@@ -57,7 +93,7 @@ func (a *authority) shareOnce(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	secret := &corev1.Secret{}
-	err = a.host.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: SecretName}, secret)
+	err = a.host.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.secret}, secret)
 	if apierrors.IsNotFound(err) {
 		return false, a.create(ctx, own)
 	}
@@ -91,7 +127,7 @@ func (a *authority) create(ctx context.Context, own map[string][]byte) error {
 		return errors.New("the CA is missing on both sides")
 	}
 	err := a.host.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: SecretName, Labels: map[string]string{translate.LabelPlatform: a.platform}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.secret, Labels: map[string]string{translate.LabelPlatform: a.platform}},
 		Type:       corev1.SecretTypeOpaque, Data: own,
 	})
 	if err == nil {
@@ -102,8 +138,8 @@ func (a *authority) create(ctx context.Context, own map[string][]byte) error {
 
 func same(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, bytes.Equal) }
 
-// keep calls share at intervals, and when renewed has an element, until ctx ends.
-func (a *authority) keep(ctx context.Context, renewed <-chan struct{}, changed func() error, logger klog.Logger) {
+// keep calls share at intervals, and when the CA was renewed here, until ctx ends.
+func (a *authority) keep(ctx context.Context, logger klog.Logger) {
 	ticker := time.NewTicker(authorityInterval)
 	defer ticker.Stop()
 	for {
@@ -111,14 +147,14 @@ func (a *authority) keep(ctx context.Context, renewed <-chan struct{}, changed f
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-renewed:
+		case <-a.renewed:
 		}
-		differs, err := a.share(ctx)
-		if err == nil && differs {
-			err = changed()
+		changed, err := a.share(ctx)
+		if err == nil && changed {
+			err = a.ca.Reload()
 		}
 		if err != nil && ctx.Err() == nil {
-			logger.Error(err, "Could not compare the CA of the endpoint with that of the other shards; Berth retries", "after", authorityInterval)
+			logger.Error(err, "Could not compare a CA with that of the other shards; Berth retries", "after", authorityInterval)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,6 +57,10 @@ const leadTime = 5 * time.Second
 // drainInterval is how often a shard that is about to stop looks whether it has spaces left.
 const drainInterval = 100 * time.Millisecond
 
+// maxRefused is how many writes of its status the host refuses to a shard that is about to stop, one after the other, until the shard doesn't
+// wait any more: its rights on the host have been removed, as those of a release that is uninstalled are, and its spaces can't move.
+const maxRefused = 2
+
 // Load is what a shard has, for its status.
 type Load struct {
 	Spaces, Awake int
@@ -65,6 +68,8 @@ type Load struct {
 	Memory, MemoryLimit int64
 	// Retained are the names of deleted spaces whose stores the shard retains.
 	Retained []string
+	// DedicatedMax is how many dedicated spaces the shard may have that move between shards; nil if none of its dedicated spaces do.
+	DedicatedMax *int32
 }
 
 // Config is what [Open] needs.
@@ -72,8 +77,7 @@ type Config struct {
 	Options
 	Host     *rest.Config
 	Platform string // its name
-	// AuthorityDir is the directory of the CA of the platform's endpoint, in the data directory, and AuthorityName the name of that CA.
-	AuthorityDir, AuthorityName string
+	DataDir  string
 	// Berth and Kubernetes are versions, for the status.
 	Berth, Kubernetes string
 	Logger            klog.Logger
@@ -81,13 +85,12 @@ type Config struct {
 
 // Peers are the shards of a platform, of which this process is one. It is safe for concurrent use.
 type Peers struct {
-	config    Config
-	host      client.WithWatch
-	authority authority
-	lease     lease
+	config      Config
+	host        client.WithWatch
+	authorities []*authority
+	lease       lease
 	// Commands are the routes that other shards call. They must be added before Run.
 	Commands  *http.ServeMux
-	renewed   chan struct{} // has an element if the CA was renewed here
 	forwarder *forward.Forwarder
 	ended     chan struct{} // closed when this process may not be the shard any more
 	why       error
@@ -96,12 +99,13 @@ type Peers struct {
 	// status is to say so.
 	stopping, draining atomic.Bool
 	changed            chan struct{}
+	refused            atomic.Int32 // how many writes of the status the host has refused in a row
 
 	mu     sync.Mutex
 	shards map[string]peer // by name
 }
 
-// Open waits until this process is the shard, and makes the CA in its directory the one that all shards have.
+// Open waits until this process is the shard.
 func Open(ctx context.Context, c Config) (*Peers, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme)); err != nil {
@@ -120,14 +124,13 @@ func Open(ctx context.Context, c Config) (*Peers, error) {
 	}
 	p := &Peers{
 		changed: make(chan struct{}, 1),
-		config:  c, host: host, renewed: make(chan struct{}, 1), ended: make(chan struct{}), shards: map[string]peer{}, Commands: http.NewServeMux(),
-		authority: authority{host: host, namespace: c.Namespace, platform: c.Platform, dir: c.AuthorityDir},
+		config:  c, host: host, ended: make(chan struct{}), shards: map[string]peer{}, Commands: http.NewServeMux(),
 		lease: lease{
 			host: host, clock: clock.RealClock{}, key: client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, logger: c.Logger,
 		},
 	}
 	// A process that was killed continues at once: its data directory is locked, so that no second one has it.
-	id, err := pki.Secret(filepath.Dir(c.AuthorityDir), holderFile)
+	id, err := pki.Secret(c.DataDir, holderFile)
 	if err != nil {
 		return nil, fmt.Errorf("identify the shard: %w", err)
 	}
@@ -135,19 +138,11 @@ func Open(ctx context.Context, c Config) (*Peers, error) {
 	if err := p.lease.acquire(ctx); err != nil {
 		return nil, err
 	}
-	if files, err := pki.Files(c.AuthorityDir); err != nil {
-		return nil, err
-	} else if len(files) == 0 { // the one that it gets here is used if this is the first shard
-		if _, err := pki.OpenCA(c.AuthorityDir, c.AuthorityName); err != nil {
-			return nil, err
-		}
-	}
-	_, err = p.authority.share(ctx)
-	return p, err
+	return p, nil
 }
 
 // Run serves handler to the other shards at the shard's address, and says on the host that the shard is alive and what it has, until the
-// returned function is called. ca is the authority in [Config.AuthorityDir].
+// returned function is called. ca is that of the platform's endpoint.
 func (p *Peers) Run(ctx context.Context, ca *pki.CA, handler http.Handler, load func() Load) (stop func(context.Context), err error) {
 	p.forwarder = forward.New(ca, p.locate, p.config.Logger)
 	config, err := forward.ServerTLS(ca, p.config.Name)
@@ -158,16 +153,12 @@ func (p *Peers) Run(ctx context.Context, ca *pki.CA, handler http.Handler, load 
 	if err != nil {
 		return nil, fielderror.New("shard-address", p.config.Address, "%w", err)
 	}
-	ca.OnRenewal(func() {
-		select {
-		case p.renewed <- struct{}{}:
-		default:
-		}
-	})
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	server := gateway.ServeTrusted(listener, config, forward.Received(handler, p.Commands), p.config.Logger)
-	safego.Go(&group, "share the CA with the other shards", func() { p.authority.keep(life, p.renewed, ca.Reload, p.config.Logger) }, nil)
+	for _, one := range p.authorities {
+		safego.Go(&group, "share a CA with the other shards", func() { one.keep(life, p.config.Logger) }, nil)
+	}
 	safego.Go(&group, "watch the other shards", func() { p.watch(life) }, nil)
 	safego.Go(&group, "say that the shard is alive", func() {
 		if err := p.lease.keep(life); errors.Is(err, ErrReplaced) {
@@ -235,7 +226,8 @@ type peer struct {
 }
 
 // Drain waits until the spaces that move have moved to other shards, or for [Options.DrainTimeout], before the process stops. left returns
-// how many there are. It also waits until clients are led to other shards. If no other shard takes spaces, it doesn't wait.
+// how many there are. It also waits until clients are led to other shards. If no other shard takes spaces, or the host refuses to know that this
+// one stops, it doesn't wait.
 func (p *Peers) Drain(left func() int) {
 	p.stopping.Store(true)
 	if p.config.DrainTimeout == 0 || !p.hasOther() {
@@ -259,9 +251,12 @@ func (p *Peers) Drain(left func() int) {
 		case <-p.ended:
 			return true, nil
 		default:
-			return left() == 0 || !p.hasOther(), nil
+			return left() == 0 || !p.hasOther() || p.refused.Load() >= maxRefused, nil
 		}
 	})
+	if p.refused.Load() >= maxRefused {
+		err = errors.New("the host refuses the status of this shard")
+	}
 	if rest := left(); rest > 0 {
 		p.config.Logger.Info("Stopping with spaces that have not moved; they don't answer until this shard is back", "spaces", rest, "reason", fmt.Sprint(err))
 	}
@@ -319,6 +314,11 @@ func (p *Peers) report(ctx context.Context, load func() Load) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		err := p.writeStatus(ctx, load(), ready)
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			p.refused.Add(1)
+		} else {
+			p.refused.Store(0)
+		}
 		if failed := err != nil && ctx.Err() == nil; failed != failing {
 			failing = failed
 			if failed {
@@ -357,6 +357,7 @@ func (p *Peers) writeStatus(ctx context.Context, load Load, ready metav1.Conditi
 	status.Address, status.Version, status.KubernetesVersion = p.config.Address, p.config.Berth, p.config.Kubernetes
 	status.Spaces, status.Awake = ptr.To(int32(load.Spaces)), ptr.To(int32(load.Awake)) //nolint:gosec // they fit into a process
 	status.Memory, status.MemoryLimit = roundedMemory(load.Memory, status.Memory), roundedMemory(load.MemoryLimit, status.MemoryLimit)
+	status.DedicatedMax = load.DedicatedMax
 	status.Retained, status.Zone, status.SpaceSelector = load.Retained, p.config.Zone, p.config.Selector
 	ready.ObservedGeneration = updated.Generation
 	meta.SetStatusCondition(&status.Conditions, ready)

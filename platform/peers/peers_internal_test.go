@@ -7,18 +7,22 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/ktesting"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-dev/berth/api/crds"
 	"github.com/berth-dev/berth/internal/testhost"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
@@ -49,12 +53,12 @@ func namespace(t *testing.T, name string) {
 	}
 }
 
-func config(t *testing.T, namespace, name string) Config {
+func shard(t *testing.T, namespace, name string) Config {
 	t.Helper()
 	logger, _ := ktesting.NewTestContext(t)
 	return Config{
 		Options: Options{Name: name, Namespace: namespace, Address: "127.0.0.1:0"}, Host: host(t), Platform: "berth",
-		AuthorityDir: filepath.Join(t.TempDir(), "pki"), AuthorityName: "berth", Logger: logger,
+		DataDir: t.TempDir(), Logger: logger,
 	}
 }
 
@@ -76,42 +80,53 @@ func ca(t *testing.T, dir string) *pki.CA {
 	return authority
 }
 
-// T9: all shards have one CA: that of a platform which had one already, what becomes of it when one renews or rotates it, and never the one
-// of another platform.
+// sharedCA returns the CA that a shard shares by a Secret.
+func sharedCA(t *testing.T, p *Peers, secret, dir string) *pki.CA {
+	t.Helper()
+	authority, err := p.OpenCA(t.Context(), secret, dir, "berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority
+}
+
+// T9: all shards have one CA for each purpose: that of a platform which had one already, what becomes of it when one renews or rotates it, and
+// never the one of another platform.
 func TestShardsShareACA(t *testing.T) {
 	namespace(t, "authority")
-	first := config(t, "authority", "berth-0")
-	had := ca(t, first.AuthorityDir).PEM()
-	p := open(t, first)
-	second := config(t, "authority", "berth-1")
-	_ = ca(t, second.AuthorityDir) // a shard that had one of its own
-	q := open(t, second)
-	third := config(t, "authority", "berth-2")
-	open(t, third)
-	for _, dir := range []string{first.AuthorityDir, second.AuthorityDir, third.AuthorityDir} {
-		if !bytes.Equal(ca(t, dir).PEM(), had) {
+	p, q, third := open(t, shard(t, "authority", "berth-0")), open(t, shard(t, "authority", "berth-1")), open(t, shard(t, "authority", "berth-2"))
+	first, second := t.TempDir(), t.TempDir()
+	had := ca(t, first).PEM()
+	_ = ca(t, second) // a shard that had one of its own
+	opened := sharedCA(t, p, EndpointSecret, first)
+	trusted := sharedCA(t, q, EndpointSecret, second)
+	for dir, one := range map[string]*pki.CA{first: opened, second: trusted, "": sharedCA(t, third, EndpointSecret, t.TempDir())} {
+		if !bytes.Equal(one.PEM(), had) {
 			t.Errorf("%s has another CA than the first shard", dir)
 		}
 	}
-	trusted := ca(t, second.AuthorityDir)
-	if err := ca(t, first.AuthorityDir).Rotate(); err != nil {
+	pods := sharedCA(t, q, PodsSecret, t.TempDir()).PEM()
+	if again := sharedCA(t, p, PodsSecret, t.TempDir()).PEM(); bytes.Equal(pods, had) || !bytes.Equal(again, pods) {
+		t.Error("the CA of the pods is that of the endpoint, or not that of the other shard")
+	}
+	if err := ca(t, first).Rotate(); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := p.authority.share(t.Context()); err != nil || changed {
+	if changed, err := p.authorities[0].share(t.Context()); err != nil || changed {
 		t.Errorf("the shard that rotated the CA took over another one: %v, %v", changed, err)
 	}
-	if changed, err := q.authority.share(t.Context()); err != nil || !changed {
+	if changed, err := q.authorities[0].share(t.Context()); err != nil || !changed {
 		t.Errorf("another shard takes over the CA that was rotated: %v, %v", changed, err)
 	}
 	if err := trusted.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if now := ca(t, first.AuthorityDir).PEM(); bytes.Equal(now, had) || !bytes.Equal(trusted.PEM(), now) {
+	if now := ca(t, first).PEM(); bytes.Equal(now, had) || !bytes.Equal(trusted.PEM(), now) {
 		t.Error("the other shard does not trust the new CA")
 	}
-	stranger := config(t, "authority", "berth-3")
+	stranger := shard(t, "authority", "berth-3")
 	stranger.Platform = "other"
-	if _, err := Open(t.Context(), stranger); err == nil {
+	if _, err := open(t, stranger).OpenCA(t.Context(), EndpointSecret, t.TempDir(), "berth"); err == nil {
 		t.Error("the shard of another platform got the CA")
 	}
 }
@@ -119,13 +134,13 @@ func TestShardsShareACA(t *testing.T) {
 // D5: a second process of a shard waits until the first one has ended or is silent, and that one finds out when it comes back.
 func TestOneProcessIsAShard(t *testing.T) {
 	namespace(t, "leases")
-	p := open(t, config(t, "leases", "berth-0"))
+	p := open(t, shard(t, "leases", "berth-0"))
 	life, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.lease.keep(life) }()
 
 	waiting, cancel := context.WithTimeout(t.Context(), 3*leaseDuration/2)
-	if _, err := Open(waiting, config(t, "leases", "berth-0")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Open(waiting, shard(t, "leases", "berth-0")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a second process got the Lease that the first one renews: %v", err)
 	}
 	cancel()
@@ -134,14 +149,79 @@ func TestOneProcessIsAShard(t *testing.T) {
 		t.Fatalf("the first process ended with %v", err)
 	}
 	began := time.Now()
-	q := open(t, config(t, "leases", "berth-0"))
+	q := open(t, shard(t, "leases", "berth-0"))
 	if waited := time.Since(began); waited >= leaseDuration {
 		t.Errorf("the second process waited %s for a Lease that was released", waited)
 	}
 	// The second one hangs from the start, and a third one takes its place.
-	open(t, config(t, "leases", "berth-0"))
+	open(t, shard(t, "leases", "berth-0"))
 	if err := q.lease.keep(t.Context()); !errors.Is(err, ErrReplaced) {
 		t.Errorf("the process that was replaced ended with %v", err)
+	}
+}
+
+// A shard that stops when its release is uninstalled, and its rights with it, doesn't wait for moves that nobody begins.
+func TestAShardWithoutRightsDoesNotWait(t *testing.T) {
+	namespace(t, "uninstalled")
+	scheme := runtime.NewScheme()
+	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), rbacv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(host(t))
+	config.ContentType, config.AcceptContentTypes = "", ""
+	admin, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, definition := range definitions {
+		if err := admin.Create(t.Context(), definition); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rights := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "uninstalled"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "uninstalled"}},
+	}
+	if err := admin.Create(t.Context(), rights); err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string) *Peers {
+		c := shard(t, "uninstalled", name)
+		c.DrainTimeout = time.Hour
+		c.Host = rest.CopyConfig(c.Host)
+		c.Host.Impersonate.UserName = "uninstalled"
+		var p *Peers
+		testhost.Eventually(t, "the host grants the rights", func(ctx context.Context) (err error) {
+			p, err = Open(ctx, c)
+			return err
+		})
+		stop, err := p.Run(t.Context(), ca(t, t.TempDir()), http.NotFoundHandler(), func() Load { return Load{Spaces: 1} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stop(context.WithoutCancel(t.Context())) })
+		return p
+	}
+	p, _ := run("berth-0"), run("berth-1")
+	testhost.Eventually(t, "another shard takes spaces", func(context.Context) error {
+		if !p.hasOther() {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if err := admin.Delete(t.Context(), rights); err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan struct{})
+	go func() { defer close(drained); p.Drain(func() int { return 1 }) }()
+	select {
+	case <-drained:
+	case <-time.After(testhost.Timeout):
+		t.Error("the shard waits for its spaces to move")
 	}
 }
 

@@ -3,7 +3,7 @@
 
 // Package pod runs the process of a dedicated space as a pod: a StatefulSet with one replica and a volume, unless its
 // store is in a database server, a Service, and a Secret with the configuration of the process, in Berth's own namespace on the host. The manager calls it. It
-// never reads a Secret, and does not depend on what the process does.
+// reads no Secret but that of a pod which another shard has managed, and does not depend on what the process does.
 package pod
 
 import (
@@ -22,6 +22,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -197,6 +198,20 @@ func replaceVolumes(pod *corev1.PodSpec, claims []corev1.PersistentVolumeClaim) 
 			limits[corev1.ResourceEphemeralStorage] = limit
 		}
 	}
+}
+
+// Known returns a file of the directory of a space's process as it is on the host; nil if there is none. The platform may write Secrets of
+// pods, and not read them. So it asks for a change of nothing, and the response has the Secret.
+func (p *Pods) Known(ctx context.Context, space, file string) ([]byte, error) {
+	secret := &corev1.Secret{ObjectMeta: p.meta(space)}
+	err := p.Host.Patch(ctx, secret, client.RawPatch(types.MergePatchType, []byte("{}")), client.FieldOwner(fieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("find the pod of space %s: %w", space, err)
+	}
+	if err != nil || secret.Type != SecretType || secret.Labels[translate.LabelPlatform] != p.Platform {
+		return nil, nil
+	}
+	return secret.Data[file], nil
 }
 
 // Remove deletes the objects of a space, and the volume with its store. It returns a description of what is left; empty

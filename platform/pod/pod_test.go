@@ -150,3 +150,38 @@ func TestAPodWithoutClaimsMayRunOnAnyNode(t *testing.T) {
 		t.Errorf("%s is left (%v)", left, err)
 	}
 }
+
+// D4, T9: a shard finds by which incarnation another one has managed a pod, without the right to read Secrets.
+func TestTheIncarnationOfAPodIsFound(t *testing.T) {
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := client.New(cluster.Config(), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &appsv1.StatefulSet{}
+	template.Namespace = "default"
+	template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "berth", Image: "berth"}}
+	pods := &pod.Pods{Host: host, Platform: "berth", Template: template}
+	if _, err := pods.Apply(t.Context(), "found", map[string][]byte{"incarnation": []byte("random")}, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		pods  *pod.Pods
+		space string
+		want  string
+	}{
+		"its own":            {pods, "found", "random"},
+		"none":               {pods, "lost", ""},
+		"another platform's": {&pod.Pods{Host: host, Platform: "other", Template: template}, "found", ""},
+	} {
+		if got, err := test.pods.Known(t.Context(), test.space, "incarnation"); err != nil || string(got) != test.want {
+			t.Errorf("%s: %q (%v), want %q", name, got, err, test.want)
+		}
+	}
+	if left, err := pods.Remove(t.Context(), "found"); err != nil {
+		t.Errorf("%s is left (%v)", left, err)
+	}
+}

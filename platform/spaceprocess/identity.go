@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/platform/datadir"
+	"github.com/berth-dev/berth/vcluster/credentials"
 )
 
 // identityFiles are the files that identify a space, beside the keys in the directory pki. How often the space has moved between shards is only
@@ -39,7 +40,7 @@ func ReadIdentity(dir string) (map[string][]byte, error) {
 		return nil, fmt.Errorf("read the keys of a space: %w", err)
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") {
+		if e.Type().IsRegular() && !strings.HasPrefix(e.Name(), ".") && e.Name() != credentials.ServingCAFile {
 			paths = append(paths, "pki/"+e.Name())
 		}
 	}

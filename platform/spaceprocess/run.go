@@ -32,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/quota"
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
+	"github.com/berth-dev/berth/snapshot/feed"
 	"github.com/berth-dev/berth/translate"
 	"github.com/berth-dev/berth/vcluster/accessreview"
 )
@@ -92,7 +93,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 			running.RetryWorkloads()
 		}
 	}}
-	server := newServerStore(d, dir)
+	server, rows := newServerStore(d, dir), feed.New()
 	asked, err := accessreview.Open(d.Authorizer)
 	if err != nil {
 		return err
@@ -106,6 +107,8 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 			settings.Definitions, settings.Declared = &shared.source, declared.of()
 			if server != nil {
 				settings.Server = server.toOpen
+			} else {
+				settings.Replica = rows
 			}
 			return settings
 		},
@@ -132,7 +135,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 		}
 	}()
 	declared.begin(ctx, spaces.Host())
-	store, err := newStore(d, spaces, server, filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
+	store, err := newStore(d, spaces, server, rows, filepath.Join(datadir.Dedicated(d.DataDir, d.Space), "tmp"))
 	if err != nil {
 		return err
 	}
@@ -145,6 +148,7 @@ func Run(ctx context.Context, d *process.Dedicated, dir string, version string, 
 	commands := http.NewServeMux()
 	ServeSpaces(commands, spaces)
 	store.Serve(commands)
+	rows.Serve(commands, d.Space)
 	asker.serve(commands)
 	dedicated.ServeAccess(commands, func(ctx context.Context, visitor *identity.Identity) bool {
 		return spaces.GivesAccess(ctx, d.Space, visitor)

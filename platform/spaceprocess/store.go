@@ -30,6 +30,8 @@ import (
 	"github.com/berth-dev/berth/shard"
 	"github.com/berth-dev/berth/shard/dedicated"
 	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/snapshot/feed"
+	"github.com/berth-dev/berth/vcluster/credentials"
 	"github.com/berth-dev/berth/vcluster/pki"
 )
 
@@ -52,6 +54,8 @@ type StoreConfig struct {
 	Shard        Runner
 	Spaces       snapshot.Spaces
 	Awake        func() int64 // returns the revision of the store while the space is awake; 0 otherwise
+	// IsOpen reports whether an opening of the store, a [feed.State.Opening], is the current one.
+	IsOpen func(opening uint64) bool
 	// Mark is a file. The space runs only if it exists. If Mark is empty, the space always runs.
 	Mark string
 	// Allow, if set, lets the space open a store in a database server that another process has opened since, and Waits reports whether the
@@ -74,9 +78,10 @@ type Runner interface {
 // platform has let the process run the space. Until then, the platform has the current store.
 const BegunFile = "begun"
 
-func newStore(d *process.Dedicated, spaces *shard.Shard, server *serverStore, scratch string) (*Store, error) {
+func newStore(d *process.Dedicated, spaces *shard.Shard, server *serverStore, rows *feed.Feed, scratch string) (*Store, error) {
 	dir := datadir.Space(d.DataDir, d.Space)
 	c := StoreConfig{Space: d.Space, Dir: dir, Scratch: scratch, Shard: spaces, Spaces: Snapshots{Shard: spaces}, Awake: func() int64 { return Snapshots{Shard: spaces}.Revision(d.Space) }}
+	c.IsOpen = rows.IsOpen
 	if d.Remote() {
 		c.Mark = filepath.Join(d.DataDir, BegunFile)
 	}
@@ -216,14 +221,17 @@ func (s *Store) revision() int64 {
 	return info.ModTime().UnixNano()
 }
 
-// send responds with a copy of the store.
+// send responds with a copy of the store, of an opening if the request names one.
 func (s *Store) send(w http.ResponseWriter, r *http.Request) {
 	dir, err := os.MkdirTemp(s.Scratch, "send-*")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		copied := filepath.Join(dir, "store.db")
 		if err = s.keeper.Copy(r.Context(), s.Space, copied); err == nil {
-			err = sendFile(w, copied)
+			err = s.checkOpening(r.URL.Query().Get(dedicated.OpeningParam)) // no opening has the number of an earlier one
+		}
+		if err == nil {
+			err = sendFile(r.Context(), w, copied)
 		}
 	}
 	if err != nil {
@@ -231,7 +239,26 @@ func (s *Store) send(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func sendFile(w http.ResponseWriter, path string) error {
+// checkOpening fails if the opening with a number isn't the current one.
+func (s *Store) checkOpening(number string) error {
+	if number == "" {
+		return nil
+	}
+	opening, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if s.IsOpen == nil || !s.IsOpen(opening) {
+		return apierrors.NewServiceUnavailable("the store has been closed")
+	}
+	return nil
+}
+
+func sendFile(ctx context.Context, w http.ResponseWriter, path string) error {
+	if copied, err := snapshot.OpenCopied(ctx, path); err == nil { // only replicas need that
+		w.Header().Set(dedicated.RevisionHeader, strconv.FormatInt(copied.Revision, 10))
+		w.Header().Set(dedicated.RowHeader, copied.Row)
+	}
 	file, size, sum, err := dedicated.OpenSummed(path)
 	if err != nil {
 		return err
@@ -255,7 +282,7 @@ func (s *Store) receive(r *http.Request) (any, error) {
 	}
 	defer os.RemoveAll(dir)
 	received := filepath.Join(dir, "received.db")
-	if err := dedicated.Receive(r.Body, r.ContentLength, r.Header.Get(dedicated.ChecksumHeader), received); err != nil {
+	if err := receiveFiles(r, received, filepath.Join(dir, "rows")); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -276,6 +303,25 @@ func (s *Store) receive(r *http.Request) (any, error) {
 	return nil, errors.Join(err, s.resume())
 }
 
+// receiveFiles writes the store in a request to a file, which has the rows in the request, too. rows is where these are written before.
+func receiveFiles(r *http.Request, store, rows string) error {
+	size, text := int64(0), r.URL.Query().Get(dedicated.RowsParam)
+	if text != "" {
+		var err error
+		if size, err = strconv.ParseInt(text, 10, 64); err != nil || size < 0 || size > r.ContentLength {
+			return apierrors.NewBadRequest(dedicated.RowsParam + " must be a number of bytes of the request")
+		}
+	}
+	err := dedicated.Receive(r.Body, r.ContentLength-size, r.Header.Get(dedicated.ChecksumHeader), store)
+	if err != nil || text == "" {
+		return err
+	}
+	if err := dedicated.Receive(r.Body, size, r.Header.Get(dedicated.RowsChecksumHeader), rows); err != nil {
+		return err
+	}
+	return snapshot.Append(r.Context(), store, rows)
+}
+
 // maxIdentity limits the size of a space's keys in a request.
 const maxIdentity = 1 << 20
 
@@ -293,6 +339,7 @@ func (s *Store) identify(r *http.Request) (any, error) {
 			return nil, apierrors.NewBadRequest(path + " is not a key of a space")
 		}
 	}
+	delete(files, "pki/"+credentials.ServingCAFile) // an earlier version of the platform sends one, which may be old
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for path, data := range files {

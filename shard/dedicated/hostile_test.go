@@ -117,6 +117,31 @@ func TestHostileHeadersOfAProcessAreRefused(t *testing.T) {
 	}
 }
 
+// D5: a write that the process may have done is not answered with 503, after which clients would send it again.
+func TestAWriteThatMayHaveBeenDoneGetsNoAnswer(t *testing.T) {
+	answered := func(p *dedicated.Process, method string) (answered bool) {
+		defer func() {
+			reason := recover()
+			if err, _ := reason.(error); reason != nil && !errors.Is(err, http.ErrAbortHandler) {
+				panic(reason)
+			}
+		}()
+		w := httptest.NewRecorder()
+		p.Handler().ServeHTTP(w, httptest.NewRequest(method, "/api/v1/namespaces/default/configmaps", nil))
+		return w.Code == http.StatusServiceUnavailable
+	}
+	ends := takenOver(t, func(io.Writer) error { return errors.New("the process ends") })
+	gone := dedicated.NewRemote("mine", "", dedicated.Sockets(t.TempDir()), nil, nil, klog.Background())
+	for method, repeated := range map[string]bool{http.MethodGet: true, http.MethodPost: false, http.MethodPatch: false, http.MethodDelete: false} {
+		if answered(ends, method) != repeated {
+			t.Errorf("%s, when the process ends: answered with 503 is %t, want %t", method, !repeated, repeated)
+		}
+		if !answered(gone, method) {
+			t.Errorf("%s, when there is no process, is not answered with 503", method)
+		}
+	}
+}
+
 // S3: what a process says of its space is bounded.
 func TestALargeAnswerOfAProcessIsRefused(t *testing.T) {
 	for size, passes := range map[int]bool{1 << 10: true, 128 << 10: false} {

@@ -9,12 +9,15 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/identity"
@@ -82,7 +85,13 @@ const maxConnections = 4096
 // credential that is good in other spaces: somebody who has taken the process over could use it there.
 func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 	transport := &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return at.api(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := at.api(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", errNotSent, err)
+			}
+			return conn, nil
+		},
 		MaxIdleConnsPerHost: 64,
 		MaxConnsPerHost:     maxConnections,
 		DisableCompression:  true, // bytes are forwarded unchanged
@@ -110,8 +119,22 @@ func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 		},
 		FlushInterval: -1, // needed for watches
 		Transport:     finalOnly{transport},
-		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { unavailable(w) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if !repeatable(r, err) {
+				panic(http.ErrAbortHandler)
+			}
+			unavailable(w)
+		},
 	}, transport
+}
+
+// errNotSent means that the process has nothing of a request.
+var errNotSent = errors.New("the request was not sent")
+
+// repeatable reports whether a client may send a request again that has failed. Clients of Kubernetes repeat what is answered with 503,
+// whatever its method, so that one that the process may have done gets no answer.
+func repeatable(r *http.Request, err error) bool {
+	return errors.Is(err, errNotSent) || (r.Method == http.MethodGet || r.Method == http.MethodHead) && !httpstream.IsUpgradeRequest(r)
 }
 
 // finalOnly drops the informational (1xx) responses of a process, because the API server sends none; the 101 of an

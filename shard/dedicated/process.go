@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -30,6 +31,9 @@ import (
 const (
 	firstRestart = time.Second
 	lastRestart  = time.Minute
+	// firstPoll and lastPoll are the pauses between two questions whether a space serves.
+	firstPoll = 10 * time.Millisecond
+	lastPoll  = time.Second
 	// statusTimeout limits how long a list of spaces waits for one process.
 	statusTimeout = 2 * time.Second
 	// stopTime is how long a process may take to end cleanly: as long as a platform.
@@ -64,8 +68,16 @@ type Process struct {
 	strangers  *lru.Cache // maps [sha256.Size]byte of visitors to the time.Time until which the space gives them nothing
 	// With, if set, is called when the process is started, with a context that ends when it is stopped. It must be set before Start.
 	With func(ctx context.Context)
+	// Lasts, if set, reports whether a request lasts, such as a watch, so that Disconnect ends it. It must be set before the first request.
+	Lasts func(*http.Request) bool
 
 	done chan struct{}
+	// began is closed when the process has run for the first time, and serving says that its space was ready then.
+	began      chan struct{}
+	beginOnce  sync.Once
+	serving    atomic.Bool
+	requests   context.Context //nolint:containedctx // ends requests that last
+	disconnect context.CancelFunc
 
 	mu      sync.Mutex
 	stop    context.CancelFunc // nil until Start is called
@@ -97,10 +109,21 @@ func NewRemote(space, dir string, at Endpoint, prepare func(ctx context.Context)
 func newProcess(space, dir string, at Endpoint, prepare func(ctx context.Context) error, logger logr.Logger) *Process {
 	p := &Process{
 		space: space, dir: dir, prepare: prepare, logger: logger.WithValues("space", space),
-		client: control.NewClientTo(at.where, maxAnswer, at.commands), done: make(chan struct{}), since: time.Now(),
+		client: control.NewClientTo(at.where, maxAnswer, at.commands), done: make(chan struct{}), began: make(chan struct{}), since: time.Now(),
 		strangers: lru.New(rememberedStrangers),
 	}
-	p.handler, p.transport = proxy(at)
+	p.requests, p.disconnect = context.WithCancel(context.Background())
+	forwarding, transport := proxy(at)
+	p.transport = transport
+	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.Lasts != nil && p.Lasts(r) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(p.requests, cancel)()
+			r = r.WithContext(ctx)
+		}
+		forwarding.ServeHTTP(w, r)
+	})
 	return p
 }
 
@@ -187,6 +210,9 @@ func (p *Process) set(failure string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failure, p.server, p.since = failure, false, time.Now()
+	if failure == "" {
+		p.beginOnce.Do(func() { close(p.began) })
+	}
 }
 
 func (p *Process) fail(err error) {
@@ -287,6 +313,34 @@ func (p *Process) Await(ctx context.Context) error {
 		}
 	}
 }
+
+// AwaitServing returns when the process runs, and the space is awake or asleep in it, or when ctx ends. It waits until then whatever fails.
+func (p *Process) AwaitServing(ctx context.Context) error {
+	select {
+	case <-p.began:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
+		ready := p.Status(ctx).Conditions[0]
+		if ready.Status == metav1.ConditionTrue {
+			p.serving.Store(true)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", context.Cause(ctx), ready.Message)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Serving reports whether AwaitServing has succeeded.
+func (p *Process) Serving() bool { return p.serving.Load() }
+
+// Disconnect ends the watches, and other requests that last, which are forwarded to the process. Others end by themselves: one that was cut could
+// have been processed. It is called when another platform has the process.
+func (p *Process) Disconnect() { p.disconnect() }
 
 // Get sends a GET request for a command of the process, and decodes the response into out.
 func (p *Process) Get(ctx context.Context, path string, out any) error {

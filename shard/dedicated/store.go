@@ -14,6 +14,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -21,8 +22,14 @@ import (
 	"github.com/berth-dev/berth/control"
 )
 
-// ChecksumHeader contains the SHA-256 of a store that is sent, in hex.
-const ChecksumHeader = "X-Berth-Sha256"
+// These headers describe a store that is sent.
+const (
+	ChecksumHeader = "X-Berth-Sha256"   // SHA-256 of the store, in hex
+	RevisionHeader = "X-Berth-Revision" // revision of its last row, and
+	RowHeader      = "X-Berth-Row"      // the digest of that row, for the base of a replica
+	// RowsChecksumHeader is the SHA-256 of the rows after the store, in hex.
+	RowsChecksumHeader = "X-Berth-Rows-Sha256"
+)
 
 // These are the paths of the commands about a space's store and keys.
 const (
@@ -32,6 +39,8 @@ const (
 	EndPath      = "/end"      // POST: stop the space, and don't run it again
 	StatePath    = "/state"    // GET a [State]
 	RestoreParam = "restore"   // of PUT StorePath: the store is a snapshot
+	OpeningParam = "opening"   // of GET StorePath: fail if the store has been closed since this opening, a number
+	RowsParam    = "rows"      // of PUT StorePath: the last bytes, as many as this, are a file of rows for [snapshot.Append]
 )
 
 // State is the state of a space's store in its process.
@@ -71,30 +80,46 @@ var ErrChecksum = errors.New("the checksum of the received store does not match"
 // bytes before anything is written, and what it returns once the copy is complete or has failed. There is no limit of the total
 // time, however large the store is. The file is synced to disk when CopyStore returns.
 func (p *Process) CopyStore(ctx context.Context, path string, admit func(size int64) (end func(), err error)) error {
+	_, err := p.copyStore(ctx, StorePath, path, admit)
+	return err
+}
+
+// CopyBase is [Process.CopyStore] for the base of a replica. It also returns what the process says of the last row: its revision, and its digest.
+// The process refuses if the store has been closed since that opening: the volume may be another one since.
+func (p *Process) CopyBase(ctx context.Context, opening uint64, path string, admit func(size int64) (end func(), err error)) (revision int64, row string, err error) {
+	query := url.Values{OpeningParam: {strconv.FormatUint(opening, 10)}}
+	header, err := p.copyStore(ctx, StorePath+"?"+query.Encode(), path, admit)
+	if err == nil {
+		revision, err = strconv.ParseInt(header.Get(RevisionHeader), 10, 64)
+	}
+	return revision, header.Get(RowHeader), err
+}
+
+func (p *Process) copyStore(ctx context.Context, command, path string, admit func(size int64) (end func(), err error)) (http.Header, error) {
 	ctx, pace, stop := withPace(ctx)
 	defer stop()
-	req, err := control.NewRequest(ctx, http.MethodGet, StorePath, nil)
+	req, err := control.NewRequest(ctx, http.MethodGet, command, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := p.client.Send(req)
 	if err != nil {
-		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
+		return nil, fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
 	}
 	defer resp.Body.Close()
 	if resp.ContentLength < 0 {
-		return fmt.Errorf("copy the store of space %s: the process doesn't say how many bytes it has", p.space)
+		return nil, fmt.Errorf("copy the store of space %s: the process doesn't say how many bytes it has", p.space)
 	}
 	end, err := admit(resp.ContentLength)
 	if err != nil {
-		return fmt.Errorf("copy the store of space %s: %w", p.space, err)
+		return nil, fmt.Errorf("copy the store of space %s: %w", p.space, err)
 	}
 	defer end()
 	body := &pacedReader{Reader: resp.Body, pace: pace}
 	if err := Receive(body, resp.ContentLength, resp.Header.Get(ChecksumHeader), path); err != nil {
-		return fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
+		return nil, fmt.Errorf("copy the store of space %s: %w", p.space, withCause(ctx, err))
 	}
-	return nil
+	return resp.Header, nil
 }
 
 // withCause adds to the error of a call why ctx has ended.
@@ -109,22 +134,44 @@ func withCause(ctx context.Context, err error) error {
 // space is stopped for that, and runs again afterwards if it must run. It fails if the transfer does not advance, like
 // [Process.CopyStore].
 func (p *Process) PutStore(ctx context.Context, path string, restore bool) error {
+	return p.putStore(ctx, path, "", restore)
+}
+
+// PutReplica makes the process restore the store in a file, with the rows in another file, as [Process.PutStore] does. See [snapshot.Fetch].
+func (p *Process) PutReplica(ctx context.Context, path, rows string) error {
+	return p.putStore(ctx, path, rows, true)
+}
+
+func (p *Process) putStore(ctx context.Context, path, rows string, restore bool) error {
 	file, size, sum, err := OpenSummed(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	from, query, header := io.Reader(file), url.Values{RestoreParam: {strconv.FormatBool(restore)}}, http.Header{ChecksumHeader: {sum}}
+	if rows != "" {
+		after, more, sum, err := OpenSummed(rows)
+		if err != nil {
+			return err
+		}
+		defer after.Close()
+		query.Set(RowsParam, strconv.FormatInt(more, 10))
+		header.Set(RowsChecksumHeader, sum)
+		from, size = io.MultiReader(file, after), size+more
+	}
 	ctx, pace, stop := withPace(ctx)
 	defer stop()
-	body := &pacedReader{Reader: file, pace: pace, sent: true}
-	req, err := control.NewRequest(ctx, http.MethodPut, StorePath+"?"+RestoreParam+"="+strconv.FormatBool(restore), body)
+	body := &pacedReader{Reader: from, pace: pace, sent: true}
+	req, err := control.NewRequest(ctx, http.MethodPut, StorePath+"?"+query.Encode(), body)
 	if err != nil {
 		return err
 	}
-	req.ContentLength = size
-	req.Header.Set(ChecksumHeader, sum)
+	req.ContentLength, req.Header = size, header
 	return p.send(req, "send the store of space "+p.space)
 }
+
+// Commands returns the client of the commands of the process.
+func (p *Process) Commands() *control.Client { return p.client }
 
 // PutIdentity replaces these files in the space's directory of the process, by path, and removes all other keys. If
 // they differ from before, the space restarts.

@@ -32,6 +32,9 @@ func (f *follower) untilBase() time.Duration {
 
 // firstBase makes the first base of the stream. Until it is complete, the bucket has an earlier stream, or nothing.
 func (f *follower) firstBase(ctx context.Context, replica *snapshot.Replica) error {
+	if f.restored.Swap(false) {
+		f.based = time.Time{}
+	}
 	if f.untilBase() > 0 {
 		return errPaused
 	}
@@ -39,7 +42,7 @@ func (f *follower) firstBase(ctx context.Context, replica *snapshot.Replica) err
 	f.compactable.Store(f.store.Last() - 1) // the rows after the base have to be there when it is complete
 	f.copying()
 	p := f.position
-	base, size, err := f.copy(ctx, replica, p)
+	base, size, err := f.copy(ctx, replica, p, 0)
 	if err != nil {
 		return err
 	}
@@ -68,13 +71,13 @@ func (f *follower) rebase(ctx context.Context, replica *snapshot.Replica) {
 		return
 	}
 	p.rebased, p.copying = time.Now(), true
-	segments, bytes := p.segments, p.bytes
+	segments, bytes, at := p.segments, p.bytes, p.revision
 	safego.Go(&f.runs, "make a base of a replica", func() {
 		var base snapshot.Base
 		var size int64
 		_, err := f.claimed(ctx, replica, p.claim)
 		if err == nil {
-			base, size, err = f.copy(ctx, replica, p)
+			base, size, err = f.copy(ctx, replica, p, at)
 		}
 		select {
 		case f.turn <- struct{}{}:
@@ -84,25 +87,28 @@ func (f *follower) rebase(ctx context.Context, replica *snapshot.Replica) {
 		}
 		p.copying = false
 		if err == nil {
+			p.failure = nil
 			p.segments, p.bytes = p.segments-segments, p.bytes-bytes
 			p.base, p.identity = size, base.Identity
 			return
 		}
 		if errors.Is(err, errTakenOver) {
 			f.note(err)
-		} else if f.copies.Err() == nil {
+		} else if f.copies.Err() == nil { // the store is not being closed
+			p.failure = err
 			f.r.config.Logger.Error(err, "Could not make another base of a replica; Berth retries", "space", f.space)
 		}
 	}, nil)
 }
 
-// copy makes a base of the stream of p, and removes what it replaces. It returns the size of the store, too. It reads nothing of p that changes. If another process has claimed a
-// stream meanwhile, copy removes the base again, and nothing else.
-func (f *follower) copy(ctx context.Context, replica *snapshot.Replica, p *position) (base snapshot.Base, size int64, err error) {
+// copy makes a base of the stream of p, and removes what it replaces. at is the revision up to which the stream had rows before. copy returns the
+// size of the store, too. It reads nothing of p that changes. If another process has claimed a stream meanwhile, copy removes the base again, and
+// nothing else.
+func (f *follower) copy(ctx context.Context, replica *snapshot.Replica, p *position, at int64) (base snapshot.Base, size int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, baseTimeout, fmt.Errorf("not done within %s", baseTimeout))
 	defer cancel()
 	defer context.AfterFunc(f.copies, cancel)()
-	if base, size, err = f.put(ctx, replica, p.stream); err != nil {
+	if base, size, err = f.put(ctx, replica, p.stream, at); err != nil {
 		return base, size, err
 	}
 	histories, err := f.claimed(ctx, replica, p.claim)
@@ -118,24 +124,18 @@ func (f *follower) copy(ctx context.Context, replica *snapshot.Replica, p *posit
 	return base, size, nil
 }
 
-// put copies the store, and uploads the copy, when few others are copied.
-func (f *follower) put(ctx context.Context, replica *snapshot.Replica, s snapshot.Stream) (base snapshot.Base, size int64, err error) {
-	select {
-	case f.r.bases <- struct{}{}:
-		defer func() { <-f.r.bases }()
-	case <-ctx.Done():
-		return base, size, context.Cause(ctx)
+// put copies the store, and uploads the copy, when few others are copied. While another process sends its store, those of this process don't wait
+// for it.
+func (f *follower) put(ctx context.Context, replica *snapshot.Replica, s snapshot.Stream, at int64) (base snapshot.Base, size int64, err error) {
+	turns := f.r.bases
+	if f.store.elsewhere() {
+		turns = f.r.received
 	}
-	stats, err := f.store.Stats(ctx)
+	end, err := take(ctx, turns)
 	if err != nil {
-		return base, size, fmt.Errorf("%w: %w", errCopy, err)
+		return base, size, err
 	}
-	size = stats.FileBytes
-	free, err := f.r.config.Volume.Reserve(2*size, false)
-	if err != nil {
-		return base, size, fmt.Errorf("%w: %w", errCopy, err)
-	}
-	defer free()
+	defer func() { end() }()
 	if err := os.MkdirAll(f.r.config.Scratch, 0o700); err != nil {
 		return base, size, fmt.Errorf("%w: %w", errCopy, err)
 	}
@@ -144,11 +144,32 @@ func (f *follower) put(ctx context.Context, replica *snapshot.Replica, s snapsho
 		return base, size, fmt.Errorf("%w: %w", errCopy, err)
 	}
 	defer os.RemoveAll(scratch)
-	path := filepath.Join(scratch, "store.db")
-	if err := f.store.Snapshot(ctx, path); err != nil {
+	copied, free, err := f.store.copyTo(ctx, filepath.Join(scratch, "store.db"))
+	if err != nil {
 		return base, size, fmt.Errorf("%w: %w", errCopy, err)
 	}
-	if base, err = replica.PutBase(ctx, s, path, f.r.config.SpaceDir(f.space), scratch, time.Now()); err != nil {
+	defer func() { free() }()
+	// The base replaces what the stream has up to its revision. If that were an earlier one, segments would be kept that count as replaced.
+	if f.store.elsewhere() && copied.Revision < at {
+		return base, size, fmt.Errorf("%w: %w: the copy ends with revision %d, before revision %d, which it has sent", errCopy, errProcess, copied.Revision, at)
+	}
+	info, err := os.Stat(copied.Path)
+	if err != nil {
+		return base, size, fmt.Errorf("%w: %w", errCopy, err)
+	}
+	size = info.Size()
+	if f.store.elsewhere() {
+		end()
+		if end, err = take(ctx, f.r.bases); err != nil {
+			end = func() {}
+			return base, size, err
+		}
+		if free, err = f.r.config.Volume.Reserve(size, true); err != nil { // for the archive
+			free = func() {}
+			return base, size, fmt.Errorf("%w: %w", errCopy, err)
+		}
+	}
+	if base, err = replica.PutBase(ctx, s, copied, f.r.config.SpaceDir(f.space), scratch, time.Now()); err != nil {
 		return base, size, errors.Join(err, causeOf(ctx))
 	}
 	return base, size, nil
@@ -162,7 +183,7 @@ func removeOld(ctx context.Context, replica *snapshot.Replica, histories []*snap
 		switch {
 		case h.Stream == base.Stream:
 			for _, old := range h.Bases {
-				if old.Revision != base.Revision {
+				if !old.Is(base) { // a process may send another store with the same revision
 					errs = append(errs, replica.RemoveBase(ctx, old))
 				}
 			}

@@ -170,6 +170,31 @@ func TestAStoreThatCannotBeCopiedIsBehind(t *testing.T) {
 	p.upToDate(t, "uncopied")
 }
 
+// D2: a store that can't be copied again, for example because the volume is full, doesn't fill the bucket with rows, and its state says why.
+func TestAStoreThatCannotBeCopiedAgainFallsBehind(t *testing.T) {
+	scratch := filepath.Join(t.TempDir(), "scratch")
+	bucket := directory(t)
+	p := newProcess(t, t.TempDir(), bucket, func(c *replicator.Config) { c.Scratch, c.MaxSegments = scratch, 1 })
+	s := p.open(t, "copied-once")
+	p.upToDate(t, "copied-once")
+	if err := errors.Join(os.Remove(scratch), os.WriteFile(scratch, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	writes := 0
+	eventually(t, func() error {
+		writes++
+		s.put(key(writes), "x")
+		if state, _ := p.State("copied-once"); state.Reason != replicator.Behind || !strings.Contains(state.Err, "copy the store") {
+			return fmt.Errorf("the state is %+v", state)
+		}
+		return nil
+	})
+	histories, err := bucket.Replica("copied-once").Histories(t.Context())
+	if err != nil || len(histories) != 1 || len(histories[0].Segments) < 10 || len(histories[0].Segments) > 12 {
+		t.Errorf("after %d writes, the replica has %+v (%v)", writes, histories, err)
+	}
+}
+
 // D2: a space that writes faster than its segments are uploaded gets new bases, too.
 func TestABusySpaceGetsABase(t *testing.T) {
 	s3 := newStorage(t)

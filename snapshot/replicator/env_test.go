@@ -96,7 +96,18 @@ func (s *storage) bucket(t *testing.T) *snapshot.Bucket {
 
 func directory(t *testing.T) *snapshot.Bucket {
 	t.Helper()
-	b, err := snapshot.Open("file://" + t.TempDir())
+	dir, err := os.MkdirTemp("", "bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // an upload that was given up may still be written
+		if err := wait.PollUntilContextTimeout(context.Background(), 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+			return os.RemoveAll(dir) == nil, nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	b, err := snapshot.Open("file://" + dir)
 	if err != nil {
 		t.Fatal(err)
 	}

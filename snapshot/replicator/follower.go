@@ -6,7 +6,6 @@ package replicator
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,9 +13,8 @@ import (
 	"github.com/berth-dev/berth/internal/safego"
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/snapshot/feed"
 )
-
-const noLimit = math.MaxInt64 / 4
 
 // errTakenOver means that another process has begun a later stream, or has written to this one.
 var errTakenOver = errors.New("another process replicates this space")
@@ -35,15 +33,27 @@ type follower struct {
 	// based is when the first base of a stream was begun last since the store was opened, and pause is how long the next one has to wait.
 	based time.Time
 	pause time.Duration
+	// received means that the last store was that of a process on another machine, and anew that the next stream begins whatever such a process has
+	// had uploaded.
+	received, anew bool
 	// refused is the last stream with errStoreBehind since the store was opened.
 	refused snapshot.Stream
-	// fresh means that the store was opened since the directory of the space was looked at.
-	fresh atomic.Bool
+	// fresh means that the store was opened since the directory of the space was looked at, and unverified that another process has opened it
+	// since it was asked for the last row in the bucket.
+	fresh, unverified atomic.Bool
+	// restored means that the next first base needs no pause before it.
+	restored atomic.Bool
 
 	compactable atomic.Int64
+	// asked has a value when the destination may have changed.
+	asked chan struct{}
+	// following has a value while another process is followed.
+	following chan struct{}
+	// opening is held while a store is opened or closed.
+	opening sync.Mutex
 
 	mu    sync.Mutex
-	store *kine.Store     // nil while it is closed
+	store source          // nil while it is closed
 	ctx   context.Context //nolint:containedctx // ends when the store closes
 	end   context.CancelFunc
 	// copies ends before the store closes: a base that isn't complete then is made later.
@@ -73,16 +83,33 @@ func (f *follower) open() bool {
 }
 
 // Opened implements [kine.Replica], as the following methods.
-func (f *follower) Opened(s *kine.Store) {
+func (f *follower) Opened(s *kine.Store) { f.opened(local{s, f.r.config.Volume}) }
+
+// opened begins to follow a store. One that is still followed is one that a process had before this one.
+func (f *follower) opened(s source) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	if f.open() {
+		f.shut(false)
+	}
 	wanted := f.r.config.Destination(f.space) != nil
 	f.fresh.Store(true)
+	f.unverified.Store(s.elsewhere())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store, f.idle, f.retry = s, false, 0
 	if f.state.Reason == TakenOver {
 		f.state, f.position = State{}, nil // nobody has the turn while the store is closed
 	}
-	f.refused, f.based = snapshot.Stream{}, time.Time{}
+	if foreign := isForeign(s); f.received != foreign {
+		if f.received = foreign; !foreign { // the process may have claimed any revision, and have sent any base
+			f.state, f.position, f.anew = State{}, nil, true
+		}
+	}
+	f.refused = snapshot.Stream{}
+	if !s.elsewhere() { // which could open it again and again
+		f.based = time.Time{}
+	}
 	if f.position == nil {
 		f.compactable.Store(s.CompactRevision()) // until it is known what the bucket has
 	}
@@ -113,20 +140,43 @@ func (f *follower) noteLocked() {
 
 func (f *follower) Compactable() int64 {
 	at := f.compactable.Load()
-	if at == noLimit {
+	if at == feed.NoLimit {
 		return at
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// After a gap, the rows are of no use: there is going to be a new base.
-	if f.store != nil && f.state.Reason != StoreBehind && (f.store.Last()-at > maxBacklog || f.store.CompactRevision() > at+1) {
-		return noLimit
+	if f.store != nil && f.state.Reason != StoreBehind {
+		return feed.Compactable(at, f.store.Last(), f.store.CompactRevision())
 	}
 	return at
 }
 
 // Closing uploads what is left, and gives up after a while.
 func (f *follower) Closing() {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.mu.Lock()
+	_, is := f.store.(local)
+	f.mu.Unlock()
+	if is {
+		f.shut(true)
+	}
+}
+
+// closed is Closing for a store of another process. Without flush, it uploads nothing.
+func (f *follower) closed(s source, flush bool) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.mu.Lock()
+	is := f.store == s
+	f.mu.Unlock()
+	if is {
+		f.shut(flush)
+	}
+}
+
+// shut ends the replication of a store that is open. The caller holds opening.
+func (f *follower) shut(flush bool) {
 	f.mu.Lock()
 	f.endCopies()
 	limit := closeTimeout
@@ -134,7 +184,7 @@ func (f *follower) Closing() {
 		limit = closeTimeoutFailed
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, limit)
-	wanted := !f.idle && !f.pending.IsZero()
+	wanted := flush && !f.idle && !f.pending.IsZero()
 	f.mu.Unlock()
 	defer cancel()
 	if wanted {
@@ -166,6 +216,10 @@ func (f *follower) Closing() {
 
 // check continues if there is a destination now, and stops if there is none any more.
 func (f *follower) check() {
+	select {
+	case f.asked <- struct{}{}:
+	default:
+	}
 	wanted := f.r.config.Destination(f.space)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +227,7 @@ func (f *follower) check() {
 	taken := f.state.Reason == TakenOver && f.takenAt == wanted
 	if closed || taken {
 		if wanted == nil {
-			f.state, f.published = State{}, State{}
+			f.state, f.published, f.pending = State{}, State{}, time.Time{}
 		}
 		return
 	}
@@ -228,6 +282,10 @@ func (f *follower) leave() {
 	defer f.mu.Unlock()
 	if f.again || f.retry > 0 {
 		f.again = false
+		if f.retry > 0 && f.armed && f.store != nil && f.store.elsewhere() { // by a process that writes on, which is no reason to retry earlier
+			f.timer.Stop()
+			f.armed = false
+		}
 		f.armLocked(max(f.retry, f.r.config.Delay))
 	}
 }
@@ -257,7 +315,7 @@ func (f *follower) note(err error) {
 		}
 		f.retry = min(max(firstRetry, 2*f.retry), longestRetry)
 		f.state.Reason, f.state.Err = Unreachable, err.Error()
-		if errors.Is(err, errCopy) {
+		if errors.Is(err, errCopy) || errors.Is(err, errProcess) {
 			f.state.Reason = Behind
 		}
 	}
@@ -274,7 +332,10 @@ func (f *follower) late() bool { return !f.pending.IsZero() && time.Since(f.pend
 func (f *follower) reached(p *position, at time.Time, all bool) {
 	f.compactable.Store(p.revision - 1)
 	f.mu.Lock()
-	f.state.Revision, f.state.Time, f.state.Err = p.revision, at, ""
+	f.state.Revision, f.state.Err = p.revision, ""
+	if all {
+		f.state.Time = at
+	}
 	f.state.Reason = UpToDate
 	if f.store == nil || f.store.Last() <= p.revision {
 		f.pending = time.Time{}
@@ -308,7 +369,7 @@ func (f *follower) stop() {
 }
 
 func (f *follower) stopLocked() {
-	f.compactable.Store(noLimit)
+	f.compactable.Store(feed.NoLimit)
 	f.idle, f.pending, f.state, f.retry = true, time.Time{}, State{}, 0
 }
 

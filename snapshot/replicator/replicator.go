@@ -9,6 +9,8 @@
 // when the store was compacted before the bucket had the rows. A store that never had the last row changes nothing in the bucket. Before all that,
 // a follower claims its stream, so that of several processes, the one that opened the store last counts.
 //
+// A store that another process has open is followed by requests to that process, see [Replicator.Follow].
+//
 // A write never waits for a bucket.
 package replicator
 
@@ -23,14 +25,16 @@ import (
 
 	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/snapshot"
+	"github.com/berth-dev/berth/snapshot/feed"
 	"github.com/berth-dev/berth/snapshot/segment"
 )
 
 const (
 	// defaultDelay is between the first write that is not in the bucket and the upload of the segment with it.
 	defaultDelay = 500 * time.Millisecond
-	// maxUploads and maxBases are how many segments, and how many bases, are read and uploaded at once.
-	maxUploads, maxBases = 48, 2
+	// maxUploads and maxBases are how many segments, and how many bases, are read and uploaded at once. maxReceived is how many other processes
+	// send their stores at once.
+	maxUploads, maxBases, maxReceived = 48, 2, 4
 	// uploadTimeout limits the upload of a segment. locateTimeout limits a look at what the replica has, which may be a long list.
 	uploadTimeout, locateTimeout = 5 * time.Second, time.Minute
 	// baseTimeout limits the upload of a base.
@@ -45,8 +49,6 @@ const (
 	behindAfter = 5 * time.Second
 	// publishEvery is how often a state is published that differs only in its revision and time.
 	publishEvery = time.Minute
-	// maxBacklog is how many rows a store keeps for its replica instead of compacting them. If there are more, the replica gets a new base.
-	maxBacklog = 100_000
 	// maxSegments, and the larger of minSegmentBytes and the size of the base, are how much there is before there is a new base.
 	maxSegments, minSegmentBytes = 1000, 8 << 20
 )
@@ -84,7 +86,7 @@ type Reason string
 // Reasons.
 const (
 	UpToDate Reason = "UpToDate"
-	// Behind means that the bucket gets what is missing, or that the store can't be copied: then there is an error.
+	// Behind means that the bucket gets what is missing, or that the store can't be read or copied: then there is an error.
 	Behind      Reason = "Behind"
 	Unreachable Reason = "Unreachable"
 	// TakenOver means that another process replicates the space.
@@ -114,6 +116,8 @@ type Replicator struct {
 	codec   *segment.Codec
 	uploads chan struct{}
 	bases   chan struct{}
+	// received has a value for each other process that sends its store.
+	received chan struct{}
 
 	mu        sync.Mutex
 	followers map[string]*follower
@@ -137,7 +141,7 @@ func New(c Config) (*Replicator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Replicator{config: c, codec: codec, uploads: make(chan struct{}, maxUploads), bases: make(chan struct{}, maxBases), followers: map[string]*follower{}}, nil
+	return &Replicator{config: c, codec: codec, uploads: make(chan struct{}, maxUploads), bases: make(chan struct{}, maxBases), received: make(chan struct{}, maxReceived), followers: map[string]*follower{}}, nil
 }
 
 // Of returns what follows the store of a space, for [kine.Options]. What is known of the replica stays while the store is closed, so that
@@ -149,8 +153,8 @@ func (r *Replicator) follower(space string, create bool) *follower {
 	defer r.mu.Unlock()
 	f := r.followers[space]
 	if f == nil && create {
-		f = &follower{r: r, space: space, turn: make(chan struct{}, 1)}
-		f.compactable.Store(noLimit)
+		f = &follower{r: r, space: space, turn: make(chan struct{}, 1), asked: make(chan struct{}, 1), following: make(chan struct{}, 1)}
+		f.compactable.Store(feed.NoLimit)
 		r.followers[space] = f
 	}
 	return f
@@ -160,6 +164,13 @@ func (r *Replicator) follower(space string, create bool) *follower {
 func (r *Replicator) Check(space string) {
 	if f := r.follower(space, false); f != nil {
 		f.check()
+	}
+}
+
+// Restored says that this platform has the store of a space restored by its own process, so that the replica begins anew without a pause.
+func (r *Replicator) Restored(space string) {
+	if f := r.follower(space, false); f != nil {
+		f.restored.Store(true)
 	}
 }
 

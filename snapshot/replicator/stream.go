@@ -56,7 +56,7 @@ func (f *follower) claimLast(ctx context.Context, replica *snapshot.Replica) (*p
 			}
 			moves = newest.Moves
 		}
-		if based := latestBased(histories); based != nil && based.Stream.Moves == moves {
+		if based := latestBased(histories); based != nil && based.Stream.Moves == moves && !f.anew {
 			if p, err = f.endOf(ctx, replica, based); errors.Is(err, errStoreBehind) || based.Stream == f.refused {
 				f.refused = based.Stream // and stays so, whatever the store gets
 				return nil, errStoreBehind
@@ -85,6 +85,7 @@ func (f *follower) claimLast(ctx context.Context, replica *snapshot.Replica) (*p
 		}
 		if now := latest(histories); histories[len(histories)-1].Stream == p.claim && now != nil && now.Stream == p.stream {
 			removeClaims(ctx, replica, histories)
+			f.anew = false
 			return p, nil
 		}
 	}
@@ -98,22 +99,21 @@ func (f *follower) counts(ctx context.Context) (bool, error) {
 	return f.r.config.Counts(ctx, f.space)
 }
 
-// endOf returns the end of a stream with a base; a position without one if the store doesn't have its last row any more. It fails with
-// errStoreBehind if the store never had it.
+// endOf returns the end of a stream with a base; a position without one if the store doesn't have its last row any more, or if another machine sent
+// the stream and doesn't have the store any more: then the base may be anything. It fails with errStoreBehind if the store never had the row.
 func (f *follower) endOf(ctx context.Context, replica *snapshot.Replica, h *snapshot.History) (*position, error) {
-	stats, err := f.store.Stats(ctx)
-	if err != nil {
-		return nil, err
-	}
 	base := h.Base()
-	end := &position{stream: h.Stream, revision: base.Revision, row: base.Row, hasBase: true, base: stats.FileBytes, identity: base.Identity}
+	end := &position{stream: h.Stream, revision: base.Revision, row: base.Row, hasBase: true, base: base.Bytes, identity: base.Identity}
 	for _, s := range h.Segments {
 		end.segments++
 		end.bytes += s.Bytes // at least: how large the rows are isn't known
 	}
-	if n := len(h.Segments); n > 0 && h.Segments[n-1].First > base.Revision {
+	if n := len(h.Segments); n > 0 {
 		first := h.Segments[n-1].First
-		row, err := f.lastRow(ctx, replica, h.Stream, first)
+		header, row, err := f.lastRow(ctx, replica, h.Stream, first)
+		if err == nil && header.Elsewhere && !isForeign(f.store) {
+			return &position{}, nil
+		}
 		if errors.Is(err, errTakenOver) && f.store.Last() >= first { // it is damaged, and the store has what is in it
 			return &position{}, nil
 		}
@@ -123,7 +123,9 @@ func (f *follower) endOf(ctx context.Context, replica *snapshot.Replica, h *snap
 		if err != nil {
 			return nil, err
 		}
-		end.revision, end.row = row.ID, segment.Digest(row)
+		if first > base.Revision {
+			end.revision, end.row = row.ID, segment.Digest(row)
+		}
 	}
 	if has, err := f.has(ctx, end.revision, end.row); err != nil || !has { // if not, it was compacted, or the store was restored
 		return &position{}, err
@@ -162,10 +164,10 @@ func latestBased(histories []*snapshot.History) (last *snapshot.History) {
 	return last
 }
 
-// removeClaims removes the claims of earlier processes. What stays is removed with the next base.
+// removeClaims removes the claims of earlier processes, if nothing else is there of their streams. What stays is removed with the next base.
 func removeClaims(ctx context.Context, replica *snapshot.Replica, histories []*snapshot.History) {
 	for _, h := range histories[:len(histories)-1] {
-		if h.Claim == snapshot.Continues {
+		if h.Claim == snapshot.Continues || h.Base() == nil && len(h.Segments) == 0 {
 			_ = replica.Remove(ctx, h)
 		}
 	}

@@ -52,6 +52,8 @@ type Header struct {
 	Previous string `json:"previous"`
 	// Time is when the rows were read: what was acknowledged until then is in this segment, or in an earlier one.
 	Time time.Time `json:"time"`
+	// Elsewhere means that a process on another machine sent the rows. If somebody has taken over that process, they may be anything.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Codec encodes and decodes. It is safe for concurrent use.
@@ -121,7 +123,11 @@ func (c *Codec) Decode(object []byte) (h Header, rows []sqlite.Row, err error) {
 	if h.Version != version {
 		return Header{}, nil, fmt.Errorf("%w: its version is %d, and this Berth reads version %d", ErrDamaged, h.Version, version)
 	}
+	size := 0
 	for next := h.First; len(data) > 0; next++ {
+		if size >= RowBytes { // also because a row takes more memory than its bytes
+			return Header{}, nil, fmt.Errorf("%w: it has more than %d bytes of rows, and others after them", ErrDamaged, RowBytes)
+		}
 		var encoded []byte
 		if encoded, data, ok = cutBytes(data); !ok {
 			return Header{}, nil, fmt.Errorf("%w: a row is cut off", ErrDamaged)
@@ -131,6 +137,7 @@ func (c *Codec) Decode(object []byte) (h Header, rows []sqlite.Row, err error) {
 			return Header{}, nil, fmt.Errorf("%w: it doesn't have revision %d", ErrDamaged, next)
 		}
 		rows = append(rows, row)
+		size += row.Size()
 	}
 	if len(rows) == 0 || rows[len(rows)-1].ID != h.Last {
 		return Header{}, nil, fmt.Errorf("%w: it has %d rows, from revision %d to %d", ErrDamaged, len(rows), h.First, h.Last)

@@ -68,12 +68,21 @@ func TestHostileASegmentIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var tiny []sqlite.Row
+	for i := range int64(RowBytes/64 + 2) {
+		tiny = append(tiny, sqlite.Row{ID: i + 1})
+	}
+	tooMany, err := c.Encode(Header{}, tiny)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for reason, object := range map[string][]byte{
 		"empty":                     nil,
 		"cut off":                   sound[:len(sound)-5],
 		"not compressed":            []byte("rows"),
 		"compressed nothing":        encoder.EncodeAll(nil, nil),
 		"a row is missing":          withGap,
+		"rows that take memory":     tooMany,
 		"expands to more than fits": encoder.EncodeAll(make([]byte, MaxBytes+1<<20), nil),
 	} {
 		if _, _, err := c.Decode(object); !errors.Is(err, ErrDamaged) {

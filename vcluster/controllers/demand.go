@@ -6,6 +6,7 @@ package controllers
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -118,6 +119,11 @@ func demands(servingCA []byte) map[string]demand {
 		names.ValidatingAdmissionPolicyStatusController: on(
 			every(admissionregistrationv1.SchemeGroupVersion, "validatingadmissionpolicies")),
 	}
+}
+
+// ofWholeStore reports whether objects of every kind may lead to it.
+func (d *demand) ofWholeStore() bool {
+	return d != nil && slices.ContainsFunc(d.writes, func(t trigger) bool { return t.prefix == informer.Root })
 }
 
 // HasDaemonSets reports whether there is one: its controller has work when nodes change.

@@ -92,13 +92,17 @@ func newSupervisor(
 }
 
 // start begins to follow the feed, and returns when the controllers run that are
-// needed now, or could not be built; these are tried again.
+// needed now, or could not be built; these are tried again. It doesn't wait for those
+// whose work may be anywhere in the store, because reading all of it takes time.
 func (s *supervisor) start(ctx context.Context, feed *informer.Feed) error {
 	feed.Observe(s)
 	if err := feed.WaitReady(ctx); err != nil {
 		return fmt.Errorf("watch the store: %w", err)
 	}
 	for _, u := range s.units {
+		if u.demand.ofWholeStore() {
+			continue
+		}
 		needed, err := s.needed(ctx, u)
 		if err != nil {
 			return fmt.Errorf("look for work for %s: %w", u.name, err)
@@ -120,7 +124,36 @@ func (s *supervisor) start(ctx context.Context, feed *informer.Feed) error {
 			return context.Cause(ctx)
 		}
 	}
+	for _, u := range s.units {
+		if u.demand.ofWholeStore() {
+			s.search(u)
+		}
+	}
 	return nil
+}
+
+// search looks for work for u in the background, and runs u if there is any, or if an
+// object was written meanwhile that u is for.
+func (s *supervisor) search(u *unit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.live || s.ctx.Err() != nil {
+		return
+	}
+	u.live = true // so that nobody else runs it
+	before := u.wants
+	safego.Go(&s.running, "look for work for "+u.name, func() {
+		needed, err := s.needed(s.ctx, u)
+		s.mu.Lock()
+		found := s.ctx.Err() == nil && (needed || err != nil || u.wants != before) // also if it can't be told
+		if u.live = found; found {
+			u.wanted = s.clock.Now()
+		}
+		s.mu.Unlock()
+		if found {
+			s.live(u)
+		}
+	}, nil)
 }
 
 // Stop ends the controllers and waits for them.

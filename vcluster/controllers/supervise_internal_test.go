@@ -8,6 +8,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,26 +32,40 @@ const thing = informer.Root + "things/ns/one"
 func supervised(t *testing.T, build buildFunc) (*supervisor, *kubernetes.Client, *clocktesting.FakeClock) {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+	})
+	client := openStore(t)
+	s, clock := supervise(t, client, trigger{prefix: informer.Root + "things/"}, build)
+	return s, client, clock
+}
+
+func openStore(t *testing.T) *kubernetes.Client {
+	t.Helper()
 	store, err := kine.Open(t.Context(), kine.Options{Path: filepath.Join(t.TempDir(), "store.db"), Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := informer.NewPool(nil, informer.NewFeed(store.Client().Client, klog.Background()), nil, klog.Background())
-	clock := clocktesting.NewFakeClock(time.Now())
-	s := newSupervisor([]string{"c"}, map[string]demand{"c": on(trigger{prefix: informer.Root + "things/"})},
-		&registry.Reader{Client: store.Client().Client}, build, time.Hour, clock, klog.Background())
-	if err := s.start(t.Context(), pool.Feed()); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		s.Stop()
-		pool.Stop()
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
-		goleak.VerifyNone(t, leaks, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 	})
-	return s, store.Client(), clock
+	return store.Client()
+}
+
+// supervise runs a supervisor of one controller, which is for some objects.
+func supervise(t *testing.T, client *kubernetes.Client, objects trigger, build buildFunc) (*supervisor, *clocktesting.FakeClock) {
+	t.Helper()
+	pool := informer.NewPool(nil, informer.NewFeed(client.Client, klog.Background()), nil, klog.Background())
+	t.Cleanup(pool.Stop)
+	clock := clocktesting.NewFakeClock(time.Now())
+	s := newSupervisor([]string{"c"}, map[string]demand{"c": on(objects)}, &registry.Reader{Client: client.Client}, build, time.Hour, clock, klog.Background())
+	t.Cleanup(s.Stop)
+	if err := s.start(t.Context(), pool.Feed()); err != nil {
+		t.Fatal(err)
+	}
+	return s, clock
 }
 
 func expectRunning(t *testing.T, s *supervisor, clock *clocktesting.FakeClock, step time.Duration, want ...string) {
@@ -164,5 +179,66 @@ func TestALostFeedLooksForWorkAnew(t *testing.T) {
 	expectRunning(t, s, clock, 0, "c")
 	if n, err := client.Client.Get(t.Context(), thing, clientv3.WithCountOnly()); err != nil || n.Count != 1 {
 		t.Errorf("%v, %v", n, err)
+	}
+}
+
+// D5: a space with a large store starts before the whole store was read. What is found in it, or written meanwhile, still
+// has its controller run.
+func TestAStartDoesNotWaitUntilTheWholeStoreIsRead(t *testing.T) {
+	const earlier, later = informer.Root + "things/ns/earlier", informer.Root + "things/ns/later"
+	for name, what := range map[string]struct {
+		works     string // the key of the object that the controller is for
+		meanwhile bool   // whether that is written while the store is read
+	}{
+		"there is work":                  {works: earlier},
+		"work comes while it is read":    {works: later, meanwhile: true},
+		"work comes after it was read":   {works: later},
+		"there is no work, and it stays": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := openStore(t)
+			put(t, client, earlier)
+			reading, read := make(chan struct{}), make(chan struct{})
+			reads := sync.OnceFunc(func() { close(reading) })
+			s, clock := supervise(t, client, trigger{prefix: informer.Root, match: func(key string, _ []byte) bool {
+				if key == earlier {
+					reads()
+					<-read
+				}
+				return key == what.works
+			}}, func(context.Context, string) (func(context.Context), error) { return untilDone, nil })
+			<-reading
+			unit := s.units["c"]
+			state := func() (wants int, live bool) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return unit.wants, unit.live
+			}
+			if what.meanwhile {
+				put(t, client, later)
+				eventually(t, "the write is noticed", func() bool { wants, _ := state(); return wants > 0 })
+			}
+			if names := s.Names(); len(names) > 0 {
+				t.Errorf("%v run before it is known whether they are needed", names)
+			}
+			close(read)
+			if what.works == earlier || what.meanwhile {
+				expectRunning(t, s, clock, 0, "c")
+				return
+			}
+			eventually(t, "nothing is looked for any more", func() bool { _, live := state(); return !live })
+			if what.works == later {
+				put(t, client, later)
+				expectRunning(t, s, clock, 0, "c")
+			}
+		})
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return is(), nil })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }

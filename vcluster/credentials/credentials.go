@@ -21,6 +21,9 @@ type Set struct {
 	ServingCA         string // path
 }
 
+// ServingCAFile is in the directory of a space's keys, and is none of them: each start writes it anew.
+const ServingCAFile = "serving-ca.crt"
+
 // Open opens those of a space in its directory, and makes what is missing. servingCA is a PEM bundle.
 func Open(dir, name string, servingCA []byte, clock clock.PassiveClock) (Set, error) {
 	ca, err := OpenCA(dir, name, clock)
@@ -41,7 +44,7 @@ func Open(dir, name string, servingCA []byte, clock clock.PassiveClock) (Set, er
 		return Set{}, err
 	}
 	// Upstream's controllers read it from a file only.
-	serving := filepath.Join(keys, "serving-ca.crt")
+	serving := filepath.Join(keys, ServingCAFile)
 	if err := pki.WriteFile(serving, servingCA); err != nil {
 		return Set{}, fmt.Errorf("write serving CA: %w", err)
 	}

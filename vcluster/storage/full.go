@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/berth-dev/berth/bounds"
+	"github.com/berth-dev/berth/kine"
 	"github.com/berth-dev/berth/vcluster/invalid"
 	"github.com/berth-dev/berth/vcluster/refusal"
 	"github.com/berth-dev/berth/vcluster/requests"
@@ -50,6 +52,9 @@ func (b *boundedStorage) spent() bool {
 }
 
 func (b *boundedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if !kine.ValidKey(key) {
+		return apierrors.NewBadRequest(fmt.Sprintf("metadata.name: %q: a name must be UTF-8, without NUL bytes; choose another one", path.Base(key)))
+	}
 	if b.spent() {
 		return b.full()
 	}

@@ -877,6 +877,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: dedicatedMax
+      type:
+        scalar: numeric
     - name: kubernetesVersion
       type:
         scalar: string

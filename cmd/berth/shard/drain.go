@@ -32,8 +32,8 @@ func (c *commands) newDrain() *cobra.Command {
 two at a time. Requests to a space are held while the space moves. Pods of spaces aren't
 restarted.
 
-The command sets spec.drain of the shards. The operator chooses the other shards, and
-moves sleeping spaces first. 'berth shard uncordon' ends the drain.
+The command sets spec.drain and spec.unschedulable of the shards. The operator chooses
+the other shards, and moves sleeping spaces first. 'berth shard uncordon' ends the drain.
 
 The command exits with code 1 if spaces are left when --timeout expires; the drain
 continues.`,
@@ -53,7 +53,7 @@ continues.`,
 					return err
 				}
 				if change.Sends() && !ptr.Deref(shard.Spec.Drain, false) {
-					if err := change.Of(host).Patch(cmd.Context(), shard, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"drain":true}}`))); err != nil {
+					if err := change.Of(host).Patch(cmd.Context(), shard, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true,"drain":true}}`))); err != nil {
 						return err
 					}
 				}
@@ -102,7 +102,7 @@ func drained(ctx context.Context, cmd *cobra.Command, host *hostapi.Client, shar
 			counted = time.Now()
 		}
 		if left > 0 && left == fixed {
-			ended = fmt.Errorf("%d dedicated spaces stay on %s; set spec.isolation of their Space objects to Shared, and they move, too", fixed, progress.Name(shard))
+			ended = fmt.Errorf("%d dedicated spaces run on the machine of %s, and stay there; set spec.isolation of their Space objects to Shared, and they move, too", fixed, progress.Name(shard))
 			return true, "", nil
 		}
 		message := fmt.Sprintf("%d spaces left, %d moving", left, moving)
@@ -120,7 +120,7 @@ func drained(ctx context.Context, cmd *cobra.Command, host *hostapi.Client, shar
 	return ended
 }
 
-// count counts the spaces of a shard, those of them that move, and those that can't, because they are dedicated.
+// count counts the spaces of a shard, those of them that move, and those that can't, because they are dedicated and run on its machine.
 func count(ctx context.Context, host client.Reader, shard *v1alpha1.Shard) (left, moving, fixed int, err error) {
 	const page = 500
 	var list v1alpha1.SpaceList
@@ -134,7 +134,7 @@ func count(ctx context.Context, host client.Reader, shard *v1alpha1.Shard) (left
 				if one.Status.MovingTo != "" {
 					moving++
 				}
-				if one.Spec.Isolation == v1alpha1.Dedicated {
+				if one.Spec.Isolation == v1alpha1.Dedicated && shard.Status.DedicatedMax == nil {
 					fixed++
 				}
 			}

@@ -24,7 +24,7 @@ func (c *commands) newGet() *cobra.Command {
   SPACES         How many spaces the shard has.
   AWAKE          How many of these don't sleep.
   MEMORY         How much memory the process of the shard takes.
-  UNSCHEDULABLE  true if the shard is cordoned: it gets no more spaces.
+  UNSCHEDULABLE  true if the shard is cordoned or drained: it gets no more spaces.
 With -o wide, there are also columns for the memory limit, the versions, the address,
 and why the shard isn't ready.
 

@@ -36,6 +36,9 @@ type ShardStatusApplyConfiguration struct {
 	Spaces *int32 `json:"spaces,omitempty"`
 	// awake is the number of spaces that don't sleep.
 	Awake *int32 `json:"awake,omitempty"`
+	// dedicatedMax is how many dedicated spaces the shard may have. If it is missing, they run on the machine of the shard, or its version of
+	// Berth is too old: then these spaces don't move to other shards.
+	DedicatedMax *int32 `json:"dedicatedMax,omitempty"`
 	// retained are the names of deleted spaces whose stores the shard retains. A new space of such a name gets this shard.
 	Retained []string `json:"retained,omitempty"`
 	// memory is how much memory the process takes, and memoryLimit how much it may take. It is missing if there is no limit.
@@ -116,6 +119,14 @@ func (b *ShardStatusApplyConfiguration) WithSpaces(value int32) *ShardStatusAppl
 // If called multiple times, the Awake field is set to the value of the last call.
 func (b *ShardStatusApplyConfiguration) WithAwake(value int32) *ShardStatusApplyConfiguration {
 	b.Awake = &value
+	return b
+}
+
+// WithDedicatedMax sets the DedicatedMax field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DedicatedMax field is set to the value of the last call.
+func (b *ShardStatusApplyConfiguration) WithDedicatedMax(value int32) *ShardStatusApplyConfiguration {
+	b.DedicatedMax = &value
 	return b
 }
 
