@@ -61,13 +61,22 @@ type Base struct {
 	Row      string // the digest of the row with that revision
 	Identity string // the digest of the files that identify the space
 	Bytes    int64
+	// Elsewhere is that of the copy, [Copied].
+	Elsewhere bool
 }
 
 // Is reports whether both names are those of one object.
 func (b Base) Is(o Base) bool { return b.name() == o.name() }
 
+// elsewhereMark is in the name of a base that a process on another machine sent.
+const elsewhereMark = "-elsewhere"
+
 func (b Base) name() string {
-	return fmt.Sprintf("%s-base-%020d-%s-%s%s", b.Stream, b.Revision, b.Row, b.Identity, suffix)
+	mark := ""
+	if b.Elsewhere {
+		mark = elsewhereMark
+	}
+	return fmt.Sprintf("%s-base-%020d-%s-%s%s%s", b.Stream, b.Revision, b.Row, b.Identity, mark, suffix)
 }
 
 // Segment names rows.
@@ -109,7 +118,7 @@ func (h *History) Base() *Base {
 	return &h.Bases[len(h.Bases)-1]
 }
 
-var replicaObject = regexp.MustCompile(`^([0-9a-f]{16})-([0-9]{10})-([0-9]{10})-([0-9a-f]{8})-(?:rows-([0-9]{20})\.zst|base-([0-9]{20})-([0-9a-f]{16})-([0-9a-f]{16})\.tar\.zst|(begins|continues))$`)
+var replicaObject = regexp.MustCompile(`^([0-9a-f]{16})-([0-9]{10})-([0-9]{10})-([0-9a-f]{8})-(?:rows-([0-9]{20})\.zst|base-([0-9]{20})-([0-9a-f]{16})-([0-9a-f]{16})(-elsewhere)?\.tar\.zst|(begins|continues))$`)
 
 // Histories returns what the replica has of each stream, ordered by store, and the streams of a store by age.
 func (r *Replica) Histories(ctx context.Context) ([]*History, error) {
@@ -141,10 +150,10 @@ func historiesOf(objects []object) (histories []*History) {
 		switch {
 		case parts[5] != "":
 			h.Segments = append(h.Segments, Segment{number(parts[5]), o.size})
-		case parts[9] != "":
-			h.Claim = Claim(parts[9])
+		case parts[10] != "":
+			h.Claim = Claim(parts[10])
 		default:
-			h.Bases = append(h.Bases, Base{Stream: stream, Revision: number(parts[6]), Row: parts[7], Identity: parts[8], Bytes: o.size})
+			h.Bases = append(h.Bases, Base{Stream: stream, Revision: number(parts[6]), Row: parts[7], Identity: parts[8], Bytes: o.size, Elsewhere: parts[9] != ""})
 		}
 	}
 	for _, h := range streams {

@@ -39,7 +39,7 @@ func OpenCopied(ctx context.Context, path string) (Copied, error) {
 // PutBase stores a copy of a store, and the files that identify the space in dir. It writes the archive to scratch first, which may take as much
 // space as the copy.
 func (r *Replica) PutBase(ctx context.Context, s Stream, store Copied, dir, scratch string, now time.Time) (base Base, err error) {
-	base = Base{Stream: s, Revision: store.Revision, Row: store.Row}
+	base = Base{Stream: s, Revision: store.Revision, Row: store.Row, Elsewhere: store.Elsewhere}
 	if base.Identity, err = IdentityDigest(dir); err != nil {
 		return Base{}, err
 	}

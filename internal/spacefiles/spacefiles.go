@@ -22,6 +22,10 @@ import (
 	"github.com/berth-dev/berth/internal/fsutil"
 )
 
+// ProcessDir is where a copy that a shard sends to another one has the files by which the platform runs the space's process. The directory of
+// a space has none of this name.
+const ProcessDir = "dedicated"
+
 const (
 	storeFile = "store.db"
 	cacheFile = "cache.db"
@@ -35,7 +39,7 @@ const (
 // Belongs reports whether a file of a space's directory belongs to the space. The store doesn't, nor the cache of one in a server,
 // and locks are of a process.
 func Belongs(name string) bool {
-	return !strings.HasPrefix(name, storeFile) && !strings.HasPrefix(name, cacheFile) && !strings.HasSuffix(name, ".lock")
+	return name != ProcessDir && !strings.HasPrefix(name, ProcessDir+"/") && !strings.HasPrefix(name, storeFile) && !strings.HasPrefix(name, cacheFile) && !strings.HasSuffix(name, ".lock")
 }
 
 // isSaved reports whether a file is one that a database has. It has none that say how the platform runs the space, which somebody who can

@@ -52,7 +52,7 @@ func TestADirectoryIsMadeOfWhatWasRead(t *testing.T) {
 
 // Whoever can write to the database of a space writes no file of the shard.
 func TestHostileFilesStayInTheDirectoryOfTheSpace(t *testing.T) {
-	for _, name := range []string{"../outside", "/outside", "a/../../outside", "store.db", "cache.db", "cache.db.of", "files.epoch", "applied.json", "store-location.json", "store-received", "pods.address", "x.lock", "", "."} {
+	for _, name := range []string{"../outside", "/outside", "a/../../outside", "store.db", "cache.db", "cache.db.of", "files.epoch", "applied.json", "store-location.json", "store-received", "pods.address", "dedicated/claims.json", "x.lock", "", "."} {
 		at := filepath.Join(t.TempDir(), "spaces", "demo")
 		if err := spacefiles.Write(at, map[string][]byte{name: []byte("x")}, 1); err == nil {
 			t.Errorf("%q was written", name)

@@ -122,7 +122,7 @@ func (p *Plan) balanceAmong(rested []*load, now time.Time) (Move, bool) {
 			continue
 		}
 		space := p.next(from, func(s *Space) bool {
-			return s.Awake == by.awake && now.Sub(s.Moved) >= MoveInterval && !p.atDedicatedMax(s, to)
+			return s.Awake == by.awake && !s.Busy && now.Sub(s.Moved) >= MoveInterval && !p.atDedicatedMax(s, to)
 		})
 		if space == nil {
 			continue
@@ -142,7 +142,8 @@ func (p *Plan) weight(l *load) float64 {
 	return p.share(l) / float64(l.awake)
 }
 
-// next returns the space that leaves a shard next, of those that fit: a sleeping one, whose tenant has the most spaces there, by name.
+// next returns the space that leaves a shard next, of those that fit: a sleeping one if there is one, whose tenant has the most spaces there, by
+// name.
 func (p *Plan) next(from *load, fits func(*Space) bool) *Space {
 	of := map[string]int{}
 	for i := range p.spaces {
@@ -152,7 +153,7 @@ func (p *Plan) next(from *load, fits func(*Space) bool) *Space {
 	}
 	var best *Space
 	rank := func(s *Space) int {
-		if s.Awake {
+		if s.used() {
 			return math.MaxInt
 		}
 		return -of[s.Tenant]
@@ -169,7 +170,7 @@ func (p *Plan) next(from *load, fits func(*Space) bool) *Space {
 	return best
 }
 
-// FailOver places up to so many portable spaces of dead shards on others, awake ones first, and counts them there. One that moves goes to
+// FailOver places up to so many portable spaces of dead shards on others, those first that don't sleep, and counts them there. One that moves goes to
 // where it moves, if that is ready. The other spaces of a dead shard wait for it: it has their stores.
 func (p *Plan) FailOver(limit int) (moves []Move) {
 	var waiting []int
@@ -181,8 +182,8 @@ func (p *Plan) FailOver(limit int) (moves []Move) {
 	}
 	slices.SortFunc(waiting, func(a, b int) int {
 		x, y := &p.spaces[a], &p.spaces[b]
-		if x.Awake != y.Awake {
-			if x.Awake {
+		if x.used() != y.used() {
+			if x.used() {
 				return -1
 			}
 			return 1

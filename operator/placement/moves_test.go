@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 )
 
@@ -115,6 +116,36 @@ func TestShardsAreBalanced(t *testing.T) {
 	recent[3].Moved = now.Add(-MoveInterval)
 	if diff := cmp.Diff([]Move{{"acme-a-003", "a", "b", Balance}}, New(shards("a", "b"), recent).Moves(now)); diff != "" {
 		t.Error("a space that has moved stays for a while: ", diff)
+	}
+}
+
+// A space with a process of its own takes no memory of its shard. Nevertheless, it doesn't move as if it slept.
+func TestADedicatedSpaceThatIsUsedIsDisturbedLast(t *testing.T) {
+	all := shards("a", "b")
+	for i := range all {
+		all[i].DedicatedMax = ptr.To[int32](100)
+	}
+	spaces := on("a", "acme", 8, false)
+	for i := range spaces[:7] {
+		spaces[i].Dedicated, spaces[i].Busy = true, true
+	}
+	if diff := cmp.Diff([]Move{{"acme-a-007", "a", "b", Balance}}, New(all, spaces).Moves(now)); diff != "" {
+		t.Error("the sleeping space moves for balance: ", diff)
+	}
+	if moves := New(all, spaces[:7]).Moves(now); len(moves) > 0 {
+		t.Errorf("for balance, %v are moved", moves)
+	}
+	draining := with(all, "a", func(s *Shard) { s.Draining = true })
+	if diff := cmp.Diff([]Move{{"acme-a-007", "a", "b", Drain}, {"acme-a-000", "a", "b", Drain}}, New(draining, spaces).Moves(now)); diff != "" {
+		t.Error("the sleeping space leaves first: ", diff)
+	}
+	dead := with(all, "a", func(s *Shard) { s.Ready, s.Dead = false, true })
+	for i := range spaces {
+		spaces[i].Portable = true
+	}
+	spaces[0].Busy = false
+	if moves := New(dead, spaces).FailOver(8); len(moves) != 8 || moves[6].Space != "acme-a-000" || moves[7].Space != "acme-a-007" {
+		t.Errorf("those that sleep aren't served last: %v", moves)
 	}
 }
 

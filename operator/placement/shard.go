@@ -59,8 +59,8 @@ type Space struct {
 	Labels labels.Set
 	// Portable says that the store of the space is not in its shard, so that another shard can serve the space if its shard is dead.
 	Portable bool
-	// Dedicated says that the space has a process of its own.
-	Dedicated bool
+	// Dedicated says that the space has a process of its own. Busy says that this isn't asleep, so that a move cuts watches.
+	Dedicated, Busy bool
 	// Fixed says that the space can't move: its shard doesn't have its store.
 	Fixed bool
 	// New says that the space has no store yet, so that it can't move.
@@ -68,6 +68,9 @@ type Space struct {
 	// Moved is when the space last began to move. It is zero if it isn't known.
 	Moved time.Time
 }
+
+// used reports whether the space doesn't sleep.
+func (s *Space) used() bool { return s.Awake || s.Busy }
 
 // Reason is why a space moves.
 type Reason string

@@ -75,7 +75,7 @@ func labelsOf(s *v1alpha1.Space) labels.Set {
 func spaceOf(s *v1alpha1.Space, moved time.Time) placement.Space {
 	return placement.Space{
 		Name: s.Name, Tenant: s.Spec.TenantName, Shard: s.Status.Shard, MovingTo: s.Status.MovingTo, Awake: awake(s),
-		Minor: minorOf(s.Spec.KubernetesVersion), Labels: labelsOf(s), Portable: portable(s), Dedicated: dedicated(s), New: s.Annotations[translate.AnnotationStore] == "", Moved: moved, Fixed: fixed(s),
+		Minor: minorOf(s.Spec.KubernetesVersion), Labels: labelsOf(s), Portable: portable(s), Dedicated: dedicated(s), Busy: busy(s), New: s.Annotations[translate.AnnotationStore] == "", Moved: moved, Fixed: fixed(s),
 	}
 }
 
@@ -94,6 +94,11 @@ func dedicated(s *v1alpha1.Space) bool {
 // a pod of its own.
 func awake(s *v1alpha1.Space) bool {
 	return s.Status.State != v1alpha1.SpaceAsleep && s.Status.Isolation != v1alpha1.Dedicated
+}
+
+// busy reports whether a space has a process of its own that isn't asleep.
+func busy(s *v1alpha1.Space) bool {
+	return s.Status.State != v1alpha1.SpaceAsleep && s.Status.Isolation == v1alpha1.Dedicated
 }
 
 // portable reports whether another shard can serve a space whose shard is dead: its store, and its keys, are in a database server. What is

@@ -4,6 +4,7 @@
 package manager
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/internal/spacefiles"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/spaceprocess"
+	"github.com/berth-dev/berth/snapshot"
 )
 
 // T9, D5: the limit of dedicated spaces is for new ones. A space whose pod exists would be served by nobody if others had taken its place while
@@ -77,4 +79,14 @@ func TestADirectoryFromBeforeAFailoverIsNotCurrent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// S3, T9: a store that a pod has written, and nobody has trusted, isn't opened in the process that shared spaces have when it arrives from another
+// shard.
+func TestAStoreThatNobodyTrustsIsNotExaminedWhenItArrives(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "store.db"), []byte("anything"), 0o600), snapshot.MarkReceived(dir)); err != nil {
+		t.Fatal(err)
+	}
+	(&Manager{}).examineReceived(filepath.Join(dir, "store.db")) // by no shard, which would be a panic
 }

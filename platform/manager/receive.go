@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
 	"github.com/berth-dev/berth/platform/move"
+	"github.com/berth-dev/berth/snapshot"
 )
 
 // serveMoves receives spaces from other shards.
@@ -30,12 +32,8 @@ func (m *Manager) serveMoves() {
 	}
 	m.received = &move.Receiver{
 		Dir: datadir.Received(m.config.DataDir), Begin: m.mayReceive,
-		Admit: func(_ string, size int64) (end func(), err error) { return m.volume.Reserve(size, true) },
-		Arrived: func(store string) { // while it is decided which shard has the space
-			examine := m.shard.ExamineAhead(store)
-			safego.Go(&m.examining, "examine a store that has arrived", func() { examine(m.sending) }, nil)
-		},
-		Has: m.hasStore,
+		Admit:   func(_ string, size int64) (end func(), err error) { return m.volume.Reserve(size, true) },
+		Arrived: m.examineReceived, Has: m.hasStore,
 	}
 	m.received.Serve(m.env.Peers.Commands)
 	m.env.Peers.Commands.Handle("POST "+takePath, control.Answer(func(r *http.Request) (any, error) {
@@ -45,6 +43,15 @@ func (m *Manager) serveMoves() {
 		}
 		return nil, m.takeOver(r.Context(), space, r.FormValue("awake") != "")
 	}))
+}
+
+// examineReceived begins to examine a store that has arrived, while it is decided which shard has the space.
+func (m *Manager) examineReceived(store string) {
+	if snapshot.IsReceived(filepath.Dir(store)) { // nobody has trusted yet what the pod of the space has written
+		return
+	}
+	examine := m.shard.ExamineAhead(store)
+	safego.Go(&m.examining, "examine a store that has arrived", func() { examine(m.sending) }, nil)
 }
 
 // mayReceive fails unless a space moves to this shard, which has no other store of its name, and nothing else is done to it. Otherwise,

@@ -125,6 +125,7 @@ func TestASpaceArrivesAsItWasWhenItStopped(t *testing.T) {
 			write(t, dir, "pki/ca.key", []byte("key"))
 			write(t, dir, "pki/ca.lock", nil)
 			write(t, dir, "moves", []byte("6"))
+			write(t, dir, "dedicated/claims.json", []byte("planted"))
 			process := t.TempDir()
 			write(t, process, "incarnation", []byte("random"))
 			write(t, process, "host.token", []byte("of the process here"))

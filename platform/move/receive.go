@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/internal/fsutil"
+	"github.com/berth-dev/berth/internal/spacefiles"
 	"github.com/berth-dev/berth/isolation"
 	"github.com/berth-dev/berth/platform/datadir"
 )
@@ -87,7 +89,7 @@ func (r *Receiver) Complete(space string) string {
 // any were sent, become those in the directory process. If Take fails half way, it may be called again.
 func (r *Receiver) Take(space, to, process string) error {
 	dir := filepath.Join(r.Dir, space)
-	err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), takeProcess(filepath.Join(dir, processDir), process))
+	err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), takeProcess(filepath.Join(dir, spacefiles.ProcessDir), process))
 	if err == nil {
 		err = os.Rename(dir, to)
 	}
@@ -248,12 +250,12 @@ func (r *Receiver) writeRest(dir string, have sums, size int64, q *http.Request)
 		if left -= header.Size; left < 0 {
 			return fmt.Errorf("the files of the space have more than %d bytes", maxFiles)
 		}
-		if !filepath.IsLocal(header.Name) || !isSent(header.Name) && header.Name != datadir.MovesFile {
+		if !filepath.IsLocal(header.Name) || !isSent(header.Name) && header.Name != datadir.MovesFile && path.Dir(header.Name) != spacefiles.ProcessDir {
 			return fmt.Errorf("the file %q does not belong into the directory of a space", header.Name)
 		}
-		path := filepath.Join(dir, header.Name)
-		dirs[filepath.Dir(path)] = true
-		if err := writeFile(path, io.LimitReader(archive, header.Size)); err != nil {
+		to := filepath.Join(dir, header.Name)
+		dirs[filepath.Dir(to)] = true
+		if err := writeFile(to, io.LimitReader(archive, header.Size)); err != nil {
 			return err
 		}
 	}

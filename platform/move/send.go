@@ -38,9 +38,6 @@ const storeFile = "store.db"
 // blockPrefix is that of the names of the store's blocks in the second part of a copy.
 const blockPrefix = "block/"
 
-// processDir is the directory in a copy that has the files of a space's process. The directory of a space has none of this name.
-const processDir = "dedicated"
-
 // Sending is a copy of a space that is being sent to another shard.
 type Sending struct {
 	// Process, if set before Rest, has paths of files of the space's process, which [Receiver.Take] moves into a directory of their own.
@@ -173,7 +170,7 @@ func (s *Sending) writeRest(w io.Writer, changed []int) error {
 			continue
 		}
 		if err == nil {
-			err = writeEntry(archive, processDir+"/"+filepath.Base(path), data)
+			err = writeEntry(archive, spacefiles.ProcessDir+"/"+filepath.Base(path), data)
 		}
 		if err != nil {
 			return err

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
+	"syscall"
 )
 
 // Silent is where a process takes requests and never answers.
@@ -35,6 +37,39 @@ func Answering(answer func(w io.Writer)) Endpoint {
 		return ours, nil
 	}
 	return Endpoint{"nowhere", dial, dial}
+}
+
+// Hanging is where a process answers one request on a connection. After that, nothing can be written to it.
+func Hanging() Endpoint {
+	dial := func(context.Context) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			if _, err := http.ReadRequest(bufio.NewReader(theirs)); err == nil {
+				_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}
+		}()
+		return &unwritable{Conn: ours}, nil
+	}
+	return Endpoint{"nowhere", dial, dial}
+}
+
+// unwritable is a connection that can be written to until it was read.
+type unwritable struct {
+	net.Conn
+	read atomic.Bool
+}
+
+func (c *unwritable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Store(true)
+	return n, err
+}
+
+func (c *unwritable) Write(p []byte) (int, error) {
+	if c.read.Load() {
+		return 0, syscall.EPIPE
+	}
+	return c.Conn.Write(p)
 }
 
 // Bounds of the transfer of a store.

@@ -127,7 +127,7 @@ func TestAWriteThatMayHaveBeenDoneGetsNoAnswer(t *testing.T) {
 			}
 		}()
 		w := httptest.NewRecorder()
-		p.Handler().ServeHTTP(w, httptest.NewRequest(method, "/api/v1/namespaces/default/configmaps", nil))
+		p.Handler().ServeHTTP(w, httptest.NewRequest(method, "/api/v1/namespaces/default/configmaps", strings.NewReader("{}")))
 		return w.Code == http.StatusServiceUnavailable
 	}
 	ends := takenOver(t, func(io.Writer) error { return errors.New("the process ends") })
@@ -139,6 +139,13 @@ func TestAWriteThatMayHaveBeenDoneGetsNoAnswer(t *testing.T) {
 		if !answered(gone, method) {
 			t.Errorf("%s, when there is no process, is not answered with 503", method)
 		}
+	}
+	closed := dedicated.NewRemote("mine", "", dedicated.Hanging(), nil, nil, klog.Background())
+	if answered(closed, http.MethodPost) {
+		t.Error("the first request isn't answered by the process")
+	}
+	if !answered(closed, http.MethodPost) {
+		t.Error("a write of which nothing was sent, because its connection is closed, is not answered with 503")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -105,6 +106,8 @@ func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "space", r.In.Host
 			r.Out.Header.Del(certificateHeader)
 			r.Out.Header.Del(identityHeader)
+			// The transport asks for the body again when it has written nothing to a connection, which the process had closed.
+			r.Out.GetBody = func() (io.ReadCloser, error) { return nil, errNotSent }
 			who := identity.From(r.In.Context())
 			if _, ok := credentials.HostTokenOf(r.In); ok || who != nil {
 				r.Out.Header.Del("Authorization")

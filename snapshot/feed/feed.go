@@ -78,7 +78,6 @@ type Feed struct {
 	has   int64
 	until time.Time // when keep ends
 	polls int       // waiting requests
-	asked time.Time // when the last request came
 	ended time.Time // when the last request ended
 }
 
@@ -137,11 +136,11 @@ func (f *Feed) Closing() {
 	f.refreshLocked()
 	if f.has < f.state.Last && (f.polls > 0 || time.Since(f.ended) < recently) {
 		f.state.Closing = true
-		confirmed := make(chan struct{})
+		confirmed, began := make(chan struct{}), time.Now()
 		f.confirmed = confirmed
 		f.changedLocked()
 		f.mu.Unlock()
-		f.await(confirmed)
+		f.await(confirmed, began)
 		f.mu.Lock()
 		f.confirmed = nil
 		f.refreshLocked()
@@ -152,8 +151,7 @@ func (f *Feed) Closing() {
 	f.reads.Wait()
 }
 
-func (f *Feed) await(confirmed chan struct{}) {
-	began := time.Now()
+func (f *Feed) await(confirmed chan struct{}, began time.Time) {
 	timer := time.NewTimer(askTimeout)
 	defer timer.Stop()
 	for {
@@ -163,7 +161,7 @@ func (f *Feed) await(confirmed chan struct{}) {
 		case <-timer.C:
 		}
 		f.mu.Lock()
-		answers := f.polls > 0 || f.asked.After(began)
+		answers := f.polls > 0 || !f.ended.Before(began) // otherwise, it uploads what it was told then
 		f.mu.Unlock()
 		left := closeTimeout - time.Since(began)
 		if !answers || left <= 0 {
@@ -178,8 +176,7 @@ func (f *Feed) ask(seen Seen) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.polls++
-	f.asked = time.Now()
-	f.until = f.asked.Add(askedFor)
+	f.until = time.Now().Add(askedFor)
 	f.keep, f.has = seen.Keep, seen.Has
 	if f.confirmed != nil && seen.Closing && seen.Opening == f.state.Opening {
 		close(f.confirmed)

@@ -61,14 +61,8 @@ func TestARequestWaitsForNews(t *testing.T) {
 // D2: a store that closes waits until the platform has its last rows, if that asks for them at all.
 func TestAStoreThatClosesWaitsForThePlatform(t *testing.T) {
 	f := New()
-	dir := t.TempDir()
-	s := open(t, f, dir)
+	s := open(t, f, t.TempDir())
 	create(t, s, "/registry/configmaps/default/a")
-	began := time.Now()
-	if err := s.Close(); err != nil || time.Since(began) > askTimeout {
-		t.Errorf("without a platform, it was closed after %s (%v)", time.Since(began), err)
-	}
-	s = open(t, f, dir)
 	state := f.watch(t.Context(), Seen{})
 	closed := make(chan error)
 	go func() { closed <- s.Close() }()
@@ -93,6 +87,55 @@ func TestAStoreThatClosesWaitsForThePlatform(t *testing.T) {
 	if store, _ := f.read(closing.Opening); store != nil {
 		t.Error("it can be read after it was closed")
 	}
+}
+
+// D2: how long a store that closes waits depends on what the platform does.
+func TestAStoreThatClosesWaitsNoLongerThanThePlatform(t *testing.T) {
+	for what, test := range map[string]struct {
+		asks    bool          // before the store closes
+		uploads time.Duration // until the platform says that it has the rows; 0 if it never does
+		want    time.Duration
+	}{
+		"without a platform":                {want: 0},
+		"with a platform that uploads":      {asks: true, uploads: 3 * time.Second, want: 3 * time.Second},
+		"with a platform that can't upload": {asks: true, want: closeTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := New()
+			f.state = State{Opening: 1, Last: 500}
+			if test.asks {
+				go func() {
+					closing := f.watch(t.Context(), Seen{State: f.state})
+					if !closing.Closing {
+						t.Errorf("%s, the state is %+v", what, closing)
+					}
+					if test.uploads > 0 {
+						<-time.After(test.uploads)
+						f.watch(t.Context(), Seen{State: closing, Has: closing.Last})
+					}
+				}()
+				synctest.Wait()
+			}
+			began := time.Now()
+			f.Closing()
+			if took := time.Since(began); took != test.want {
+				t.Errorf("%s, a store closed after %s, want %s", what, took, test.want)
+			}
+			synctest.Wait()
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.state = State{Opening: 1, Last: 500}
+		f.ask(Seen{})
+		f.answered()
+		<-time.After(recently / 2)
+		began := time.Now()
+		f.Closing()
+		if took := time.Since(began); took != askTimeout {
+			t.Errorf("with a platform that has ended, a store closed after %s, want %s", took, askTimeout)
+		}
+	})
 }
 
 // D2, D3: rows are kept for a platform that asks, in a bounded number and for a while.

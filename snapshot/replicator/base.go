@@ -79,12 +79,8 @@ func (f *follower) rebase(ctx context.Context, replica *snapshot.Replica) {
 		if err == nil {
 			base, size, err = f.copy(ctx, replica, p, at)
 		}
-		select {
-		case f.turn <- struct{}{}:
-			defer f.leave()
-		case <-ctx.Done():
-			return
-		}
+		f.turn <- struct{}{} // whoever has it is about to leave, also when the store closes
+		defer f.leave()
 		p.copying = false
 		if err == nil {
 			p.failure = nil

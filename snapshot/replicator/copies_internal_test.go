@@ -36,8 +36,9 @@ func (c *copies) Copy(_ context.Context, opening uint64, path string) (int64, st
 	return c.revision, c.row, os.WriteFile(path, []byte("a store"), 0o600)
 }
 
-// S3: a stream of another process has one base, whatever that process says of it, and none that ends before the rows that it had before.
-func TestHostileAStreamHasOneBase(t *testing.T) {
+// bases returns a follower of a store, its replica, and the stream that it has claimed there.
+func bases(t *testing.T) (*follower, *snapshot.Replica, snapshot.Stream) {
+	t.Helper()
 	bucket, err := snapshot.Open("file://" + t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -50,14 +51,19 @@ func TestHostileAStreamHasOneBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := &copies{}
-	f := r.follower("bases", true)
-	f.store, f.copies = &remote{from: from, opening: 7, foreign: true}, t.Context()
 	stream := snapshot.Stream{Store: "0123456789abcdef", Seq: 1, Run: "01234567"}
 	replica := bucket.Replica("bases")
 	if err := replica.Claim(t.Context(), stream, snapshot.Begins); err != nil {
 		t.Fatal(err)
 	}
+	return r.follower("bases", true), replica, stream
+}
+
+// S3: a stream of another process has one base, whatever that process says of it, and none that ends before the rows that it had before.
+func TestHostileAStreamHasOneBase(t *testing.T) {
+	f, replica, stream := bases(t)
+	from := &copies{}
+	f.store, f.copies = &remote{from: from, opening: 7, foreign: true}, t.Context()
 	for i := range 4 { // the same revision, with other rows
 		from.revision, from.row = 50, fmt.Sprintf("%016x", i)
 		if _, _, err := f.copy(t.Context(), replica, &position{stream: stream, claim: stream}, 50); err != nil {
@@ -85,6 +91,27 @@ func TestAStoreThatWasCompactedIsNotBehind(t *testing.T) {
 		f := &follower{store: &remote{from: &copies{rows: said}, limit: rate.NewLimiter(rate.Inf, 1), state: feed.State{Last: 9, Compacted: 3}}}
 		if has, err := f.has(t.Context(), 7, "0000000000000000"); has || !errors.Is(err, want) {
 			t.Errorf("if it answers %v: %t (%v)", said, has, err)
+		}
+	}
+}
+
+// D2: a base that isn't complete when the store closes is made when it is open again.
+func TestABaseThatACloseEndsIsMadeLater(t *testing.T) {
+	f, replica, stream := bases(t)
+	for range 50 {
+		f.store, f.position = &remote{from: &copies{}, opening: 7, foreign: true}, &position{stream: stream, claim: stream, hasBase: true, segments: 1 << 20}
+		ctx, closes := context.WithCancel(t.Context())
+		f.copies = ctx
+		f.turn <- struct{}{}
+		f.rebase(ctx, replica)
+		if !f.position.copying {
+			t.Fatal("no base is begun")
+		}
+		closes()
+		f.leave()
+		f.runs.Wait()
+		if f.position.copying {
+			t.Fatal("after the store was closed, a base is still being made")
 		}
 	}
 }

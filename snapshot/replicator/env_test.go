@@ -101,7 +101,7 @@ func directory(t *testing.T) *snapshot.Bucket {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // an upload that was given up may still be written
-		if err := wait.PollUntilContextTimeout(context.Background(), 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(context.Background(), 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 			return os.RemoveAll(dir) == nil, nil
 		}); err != nil {
 			t.Error(err)
@@ -212,10 +212,13 @@ func (s *store) list() map[string]string {
 // key is that of the object i.
 func key(i int) string { return fmt.Sprintf("/registry/configmaps/default/%04d", i) }
 
+// eventuallyTimeout is more than the product's longest pauses between attempts, on a busy machine.
+const eventuallyTimeout = 3 * time.Minute
+
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, eventuallyTimeout, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == nil, nil
 	}); err != nil {

@@ -373,8 +373,8 @@ func (f *follower) stopLocked() {
 	f.idle, f.pending, f.state, f.retry = true, time.Time{}, State{}, 0
 }
 
-// publish publishes the state, at once if it is another one, and otherwise after a while, so that a busy space doesn't have a status written
-// each second.
+// publish publishes the state, at once if it is another one, and otherwise after a while, so that neither a busy space nor a process that says
+// something else each time has a status written each second.
 func (f *follower) publish() {
 	f.mu.Lock()
 	f.state.Since = f.pending
@@ -384,7 +384,7 @@ func (f *follower) publish() {
 		f.state.Rows = max(0, f.store.Last()-f.state.Revision)
 	}
 	wait := publishEvery - time.Since(f.publishedAt)
-	if f.state.Reason == f.published.Reason && (f.state.Err == "") == (f.published.Err == "") && wait > 0 && f.store != nil {
+	if f.state.Reason == f.published.Reason && (f.state.Err == "") == (f.published.Err == "") && wait > 0 && (f.store != nil || len(f.following) > 0) {
 		if f.publishing == nil && f.state != f.published {
 			f.publishing = safego.AfterFunc(wait, "publish the state of a replica", func() {
 				f.mu.Lock()

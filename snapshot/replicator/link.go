@@ -207,7 +207,7 @@ func (f *follower) look(ctx context.Context, last int64) bool {
 	return true
 }
 
-// lastIn returns the revision of the last row that the bucket has of the store; 0 if the store can't continue there.
+// lastIn returns the revision of the last row that the bucket has of the store; 0 if that isn't known. A store that has moved since has the same rows.
 func (f *follower) lastIn(ctx context.Context, replica *snapshot.Replica) (int64, error) {
 	id, err := f.r.config.StoreID(f.space)
 	if err != nil {
@@ -222,7 +222,7 @@ func (f *follower) lastIn(ctx context.Context, replica *snapshot.Replica) (int64
 		return 0, err
 	}
 	h := latestBased(histories)
-	if h == nil || h != latest(histories) || h.Stream.Moves != moves {
+	if h == nil || h != latest(histories) || h.Stream.Moves > moves {
 		return 0, nil
 	}
 	if len(h.Segments) == 0 {

@@ -223,3 +223,30 @@ func TestHostileEarlierCopiesReplaceNothing(t *testing.T) {
 		t.Errorf("the replica has %+v (%v)", histories, err)
 	}
 }
+
+// S3: a process that says something else each time has no status written each time.
+func TestHostileAProcessThatSleepsHasFewStatusesWritten(t *testing.T) {
+	bucket := directory(t)
+	p := newProcess(t, t.TempDir(), bucket, nil)
+	o, _ := newElsewhere(t, t.TempDir(), "fickle")
+	s := o.open(t, "fickle")
+	end := p.follow(t, "fickle", o)
+	p.upToDate(t, "fickle")
+	last := s.Last()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	var asked, changes atomic.Int64
+	p = newProcess(t, p.dir, bucket, func(c *replicator.Config) { c.Changed = func(string) { changes.Add(1) } })
+	p.follow(t, "fickle", &liar{state: func(feed.State) feed.State { return feed.State{Last: last + asked.Add(1)%2} }})
+	eventually(t, func() error {
+		if n := asked.Load(); n < 500 {
+			return fmt.Errorf("it was asked %d times", n)
+		}
+		return nil
+	})
+	if n := changes.Load(); n == 0 || n > 20 {
+		t.Errorf("of %d answers, %d change the status", asked.Load(), n)
+	}
+}

@@ -103,6 +103,9 @@ func (f *follower) counts(ctx context.Context) (bool, error) {
 // the stream and doesn't have the store any more: then the base may be anything. It fails with errStoreBehind if the store never had the row.
 func (f *follower) endOf(ctx context.Context, replica *snapshot.Replica, h *snapshot.History) (*position, error) {
 	base := h.Base()
+	if base.Elsewhere && !isForeign(f.store) {
+		return &position{}, nil
+	}
 	end := &position{stream: h.Stream, revision: base.Revision, row: base.Row, hasBase: true, base: base.Bytes, identity: base.Identity}
 	for _, s := range h.Segments {
 		end.segments++

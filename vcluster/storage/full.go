@@ -53,7 +53,8 @@ func (b *boundedStorage) spent() bool {
 
 func (b *boundedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	if !kine.ValidKey(key) {
-		return apierrors.NewBadRequest(fmt.Sprintf("metadata.name: %q: a name must be UTF-8, without NUL bytes; choose another one", path.Base(key)))
+		name := path.Base(key) // of any length, and %q makes it longer
+		return apierrors.NewBadRequest(fmt.Sprintf("metadata.name: %q: a name must be UTF-8, without NUL bytes; choose another one", name[:min(len(name), 256)]))
 	}
 	if b.spent() {
 		return b.full()
