@@ -31,9 +31,9 @@ import (
 )
 
 const (
-	// envDrivers is the name of the images of hack/drivers and hack/operators, that the nodes of E2E_KUBECONFIG have, with a star
-	// for the program's.
-	envDrivers = "E2E_DRIVER_IMAGES"
+	// envDrivers is the name of the images of hack/drivers that the nodes of E2E_KUBECONFIG have, with a star for the program's, and envOperators
+	// that of hack/operators.
+	envDrivers, envOperators = "E2E_DRIVER_IMAGES", "E2E_OPERATOR_IMAGES"
 	// controllersRelease is the namespace of the release that tests of the host's controllers share.
 	controllersRelease = "berth-controllers-test"
 	// exposedAddress is what the ingress controller says its address is.

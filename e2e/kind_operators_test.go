@@ -63,7 +63,7 @@ spec: {secretName: shop-tls, dnsNames: [%[1]s.example.com], issuerRef: {name: se
 // space, an operator is upgraded, whose webhook in the space then converts what was stored before. The other space and the host notice
 // nothing.
 func TestOperatorsOfTwoSpacesRunInRealContainers(t *testing.T) {
-	host, images := realCluster(t, envImage, envDrivers)
+	host, images := realCluster(t, envImage, envOperators)
 	ownRelease(t, host, operatorsRelease, spacesOfOperators...)
 	helm(t, "install", "berth", "../charts/berth", "--namespace", operatorsRelease, "--create-namespace", "--take-ownership", "--wait", "--timeout", "6m",
 		"--set", fmt.Sprintf("%s,operator.enabled=false,storage.size=1Gi,service.type=NodePort,spaces[0].name=%s,spaces[1].name=%s",
@@ -200,7 +200,7 @@ func definitionsOf(t *testing.T, space *cluster) map[string]string {
 }
 
 // operatorImage is the name of an image of hack/operators that nodes have.
-func operatorImage(name string) string { return strings.Replace(os.Getenv(envDrivers), "*", name, 1) }
+func operatorImage(name string) string { return strings.Replace(os.Getenv(envOperators), "*", name, 1) }
 
 // certManagerChart makes cert-manager's chart of its sources as its makers do: with a version, and its definitions among the templates.
 func certManagerChart(t *testing.T) string {

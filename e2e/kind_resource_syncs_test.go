@@ -58,7 +58,7 @@ func removeSyncs(ctx context.Context, t *testing.T, host *cluster, release strin
 
 // C6: examples/cert-manager does what its README says: the host's cert-manager issues a tenant's certificate, under the rights of the chart.
 func TestCertificatesOfARealClusterReachSpacesInRealContainers(t *testing.T) {
-	host, images := realCluster(t, envImage, envDrivers)
+	host, images := realCluster(t, envImage, envOperators)
 	ownRelease(t, host, certificatesRelease, "certs", "default", "certs-alone")
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())

@@ -64,7 +64,7 @@ func TestShardsOfARealClusterAreUpgradedUnderLoad(t *testing.T) {
 		if s.shardOf(t, "pod-a") == to {
 			to = "berth-1"
 		}
-		s.berth(t, "space", "move", "pod-a", "--to", to, "--timeout", "60s")
+		s.berth(t, "space", "move", "pod-a", "--to", to, "--timeout", "180s")
 		stop()
 		l.check(t)
 		checkInside(t, spaces["pod-a"], "moved", images[0])
@@ -76,7 +76,7 @@ func TestShardsOfARealClusterAreUpgradedUnderLoad(t *testing.T) {
 		others := slices.DeleteFunc([]string{"berth-0", "berth-1", "berth-2"}, func(name string) bool { return name == from })
 		for _, to := range append(others, from) {
 			l, stop := loaded(t, []*cluster{space})
-			s.berth(t, "space", "move", dedicatedOnShards, "--to", to, "--timeout", "60s")
+			s.berth(t, "space", "move", dedicatedOnShards, "--to", to, "--timeout", "180s")
 			stop()
 			l.check(t)
 			if now := host.awaitRunning(t, shardsRelease, pod.Name); now.UID != pod.UID || restarts(now) > 0 {

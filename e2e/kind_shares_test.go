@@ -38,7 +38,7 @@ spec:
 // C2-C5: a real cluster shares the definition of an operator that it runs, under the rights of the chart. The operator's webhook, a Service
 // of the host, converts the objects of the space. The tenant and the admin switch, and nothing is lost.
 func TestDefinitionsOfARealClusterAreShared(t *testing.T) {
-	host, images := realCluster(t, envImage, envDrivers)
+	host, images := realCluster(t, envImage, envOperators)
 	ownRelease(t, host, definitionsRelease, "lunar", "solar", "default")
 	clusterAPIManifest := clusterAPI(t, host, clusterAPIAfter)
 	t.Cleanup(func() {
@@ -61,7 +61,7 @@ func TestDefinitionsOfARealClusterAreShared(t *testing.T) {
 	share := func(mode, tenant string) {
 		t.Helper()
 		host.apply(t, crdShare(healthChecks, fmt.Sprintf("{mode: %s, tenants: [{names: [%s]}]}", mode, tenant)))
-		host.kubectl(t, "wait", "--for=condition=Ready", "crdshare/"+healthChecks, "--timeout=60s")
+		host.kubectl(t, "wait", "--for=condition=Ready", "crdshare/"+healthChecks, "--timeout=180s")
 	}
 
 	share("Optional", "lunar")
