@@ -33,7 +33,7 @@ func TestTenantsByHelmUnderTheRightsOfTheChart(t *testing.T) {
 	if out, stderr, code := runBerth(t, "apply", "--host-kubeconfig", account.kubeconfig, values); code != 0 || out != "BerthConfiguration berth applied\n" {
 		t.Fatalf("berth apply says %q%q and ends with %d", out, stderr, code)
 	}
-	metrics := "127.0.0.1:" + freePort(t)
+	metrics := freeAddress(t)
 	operator := spawn(t, "operator", "--host-kubeconfig", account.kubeconfig, "--leader-elect", "--lease-namespace", platform, "--metrics-listen", metrics)
 	t.Cleanup(func() {
 		_ = operator.Kill()
@@ -51,7 +51,7 @@ func TestTenantsByHelmUnderTheRightsOfTheChart(t *testing.T) {
 	ready := func(tenants ...string) {
 		t.Helper()
 		for _, tenant := range tenants {
-			host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+tenant, "--timeout=60s")
+			host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+tenant, "--timeout=180s")
 		}
 	}
 	spec := func(space, path string) string {

@@ -25,7 +25,7 @@ import (
 const (
 	// testTimeout is how long anything that is awaited may take. Nothing should
 	// come near, but machines that run tests are slow at times.
-	testTimeout = 90 * time.Second
+	testTimeout = 180 * time.Second
 	// interval is how often to look.
 	interval = 50 * time.Millisecond
 )

@@ -91,11 +91,11 @@ func TestADedicatedSpaceMovesToAPodAndBack(t *testing.T) {
 	host := existing.host(t)
 	template, account := podRights(t, host, podsRelease)
 
-	p := &podProcess{host: host, release: podsRelease, space: "moved", secret: t.TempDir(), data: t.TempDir(), at: []string{"127.0.0.1:" + freePort(t), "127.0.0.1:" + freePort(t)}}
+	p := &podProcess{host: host, release: podsRelease, space: "moved", secret: t.TempDir(), data: t.TempDir(), at: []string{freeAddress(t), freeAddress(t)}}
 	t.Cleanup(p.end)
 	b := newBerth(filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(b.end)
-	listen := "127.0.0.1:" + freePort(t) // the same after a restart, as a Service has it
+	listen := freeAddress(t) // the same after a restart, as a Service has it
 	serve := func() {
 		t.Helper()
 		b.serve(t, "--data-dir", b.dir, "--listen", listen, "--host-kubeconfig", account.kubeconfig, "--space", "moved",

@@ -202,7 +202,7 @@ func TestADrainMovesDedicatedSpaces(t *testing.T) {
 	s.berth(t, "shard", "drain", from, "--timeout", "90s")
 	s.mustHave(t, to)
 	s.berth(t, "shard", "uncordon", from)
-	s.berth(t, "space", "move", "pod-drains", "--to", from, "--timeout", "60s")
+	s.berth(t, "space", "move", "pod-drains", "--to", from, "--timeout", "180s")
 	s.mustHave(t, from)
 	stops := s.processes[from]
 	if err := stops.Signal(syscall.SIGTERM); err != nil {
@@ -240,7 +240,7 @@ stringData: {dsn: %q}
 	eventually(t, func() error { return expect("that it is written", w.count() >= 20, true) })
 	s.processes["dying"].crash(t)
 	died := time.Now()
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=living", "space/pod-fails", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=living", "space/pod-fails", "--timeout=180s")
 	at := w.count()
 	eventually(t, func() error { return expect("that it is written", w.count() >= at+10, true) })
 	t.Logf("it was written again after %s", time.Since(died))
@@ -254,7 +254,7 @@ stringData: {dsn: %q}
 	s.mustHave(t, "living")
 	s.checkPod(t, before)
 	s.processes["living"].crash(t)
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=dying", "space/pod-fails", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=dying", "space/pod-fails", "--timeout=180s")
 	s.processes["living"].restart(t)
 	s.mustHave(t, "dying")
 	at = w.count()

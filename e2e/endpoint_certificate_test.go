@@ -27,7 +27,7 @@ func TestTheEndpointServesACertificateFromFiles(t *testing.T) {
 	t.Parallel()
 	const host, platform = "berth.example.com", "certified"
 	existing := sharedBerth(t)
-	files, address := t.TempDir(), "127.0.0.1:"+freePort(t)
+	files, address := t.TempDir(), freeAddress(t)
 	company := must(pki.OpenCA(filepath.Join(files, "ca"), "company"))(t)
 	file := func(name string) string { return filepath.Join(files, name) }
 	issue := func() {
@@ -103,5 +103,5 @@ func TestTheEndpointServesACertificateFromFiles(t *testing.T) {
 		}
 		return err
 	})
-	existing.host(t).kubectl(t, "delete", "space", platform, "--wait", "--timeout=60s")
+	existing.host(t).kubectl(t, "delete", "space", platform, "--wait", "--timeout=180s")
 }

@@ -249,7 +249,7 @@ func TestAShardThatHangsIsFailedOver(t *testing.T) {
 	if err := hung.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=hanging-1", "space/hung", "space/hung-asleep", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=hanging-1", "space/hung", "space/hung-asleep", "--timeout=180s")
 	fresh := s.direct(t, "hanging-1", "hung", "hanging-0")
 	eventually(t, func() error {
 		_, err := fresh.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker", Labels: map[string]string{"by": "fresh"}}}, metav1.CreateOptions{})

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -165,20 +164,4 @@ func (b *berth) statuses(t *testing.T) map[string]metav1.Condition {
 		out[s.Name] = s.Conditions[0]
 	}
 	return out
-}
-
-// freeAddress is one that nobody listens on, for a berth that is started again.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := listener.Addr().String()
-		_ = listener.Close()
-		if _, given := suite().addresses.LoadOrStore(address, true); !given { // the system may choose one again that isn't in use yet
-			return address
-		}
-	}
 }

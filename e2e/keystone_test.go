@@ -72,7 +72,7 @@ func startKeystone(t *testing.T) *keystone {
 	if err := os.WriteFile(policy, []byte(`[{"resource": {"verbs": ["create"], "resources": ["configmaps"], "version": "*", "namespace": "*"}, "match": [{"type": "role", "values": ["writer"]}]}]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := "127.0.0.1:" + freePort(t)
+	address := freeAddress(t)
 	background(t, filepath.Join(dir, "bin", "k8s-keystone-auth"), "--listen", address, "--tls-cert-file", filepath.Join(dir, "webhook.crt"),
 		"--tls-private-key-file", filepath.Join(dir, "webhook.key"), "--keystone-url", k.url, "--keystone-policy-file", policy)
 	testwebhook.Write(t, k.kubeconfig, "https://"+address+"/webhook", crt)

@@ -31,9 +31,11 @@ type load struct {
 	count   int
 }
 
-// loaded has clients, each of which reaches the space by its own way, make requests until stop is called.
+// loaded has clients, each of which reaches the space by its own way, make requests until stop is called, or the test ends. It waits until no other
+// test does.
 func loaded(t *testing.T, clients []*cluster) (l *load, stop func()) {
 	t.Helper()
+	suite().loading.Lock()
 	l = &load{written: map[string]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -42,10 +44,13 @@ func loaded(t *testing.T, clients []*cluster) (l *load, stop func()) {
 		counted := l.counted(t, client)
 		group.Go(func() { l.run(ctx, counted, name) })
 	}
-	return l, func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		group.Wait()
-	}
+		suite().loading.Unlock()
+	})
+	t.Cleanup(stop)
+	return l, stop
 }
 
 // paced returns a configuration of clients that make so few requests that the machine, and other tests, do something else, too.

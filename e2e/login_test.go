@@ -40,7 +40,7 @@ func (l *login) client() []string {
 // run runs berth login, and returns once it has ended. visit does in a browser what berth asks for; code is that of a device.
 func (l *login) run(t *testing.T, visit func(url, code string), args ...string) *process {
 	t.Helper()
-	p := spawn(t, slices.Concat([]string{"login", "--data-dir", l.dataDir, "--kubeconfig", l.kubeconfig, "--timeout", "60s"}, l.client(), args)...)
+	p := spawn(t, slices.Concat([]string{"login", "--data-dir", l.dataDir, "--kubeconfig", l.kubeconfig, "--timeout", "180s"}, l.client(), args)...)
 	t.Cleanup(func() { _ = p.Kill() })
 	asked := regexp.MustCompile(`\n  (https://\S+)\n`)
 	eventually(t, func() error {

@@ -47,8 +47,8 @@ type run struct {
 	mu     sync.Mutex
 	shared *berth
 
-	// addresses are those that freeAddress has returned.
-	addresses sync.Map
+	// loading is held while a load runs, so that requests are slow because of what the test does.
+	loading sync.Mutex
 }
 
 var suite = sync.OnceValue(func() *run {

@@ -27,7 +27,7 @@ import (
 func (s *shards) move(t *testing.T, space, to string) {
 	t.Helper()
 	s.beginMove(t, space, to)
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+to, "space/"+space, "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+to, "space/"+space, "--timeout=180s")
 }
 
 func (s *shards) beginMove(t *testing.T, space, to string) {
@@ -153,7 +153,7 @@ func TestACrashDuringAMoveLosesNothing(t *testing.T) {
 		time.Sleep(time.Duration(round) * 30 * time.Millisecond) //nolint:forbidigo // the moment of the crash is what differs
 		crashes.crash(t)
 		crashes.restart(t)
-		s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+to, "space/survivor", "--timeout=60s") // the move is tried again
+		s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+to, "space/survivor", "--timeout=180s") // the move is tried again
 		check(round)
 	}
 	cancel()
@@ -186,7 +186,7 @@ func TestMovesThatDoNotEnd(t *testing.T) {
 	})
 	s.host.kubectl(t, "patch", "space", "unmoved", "--subresource=status", "--type=merge", "--patch", `{"status":{"movingTo":null}}`)
 	s.host.kubectl(t, "patch", "space", "unmoved", "--type=merge", "--patch", `{"spec":{"sleep":{"idleAfterSeconds":3600}}}`) // which waits for the move
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.observedGeneration}=2", "space/unmoved", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.observedGeneration}=2", "space/unmoved", "--timeout=180s")
 	stop()
 	l.check(t)
 	if err := stopped.Signal(syscall.SIGCONT); err != nil {
@@ -197,22 +197,22 @@ func TestMovesThatDoNotEnd(t *testing.T) {
 	}
 
 	s.beginMove(t, "unmoved", "hangs")
-	s.host.kubectl(t, "delete", "space", "unmoved", "--wait", "--timeout=60s")
+	s.host.kubectl(t, "delete", "space", "unmoved", "--wait", "--timeout=180s")
 	eventually(t, func() error { return expect("who has the files", strings.Join(s.dirsOf("unmoved"), " "), "") })
 	awaitGone(t, "the space's namespace", s.host.CoreV1().Namespaces().Get, "berth-unmoved")
 
 	// Retained on one shard, a space of the same name goes on there.
 	s.host.apply(t, fmt.Sprintf("apiVersion: berth.dev/v1alpha1\nkind: Space\nmetadata:\n  name: again\nspec:\n  platformName: %s\n  deletionPolicy: Retain\n", s.platform))
 	s.host.kubectl(t, "patch", "space", "again", "--subresource=status", "--type=merge", "--patch", `{"status":{"shard":"sends"}}`)
-	s.host.kubectl(t, "wait", "--for=condition=Ready", "space/again", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=condition=Ready", "space/again", "--timeout=180s")
 	s.move(t, "again", "hangs")
 	kept := s.through(t, "sends", "again", "hangs")
 	must(kept.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{}))(t)
-	s.host.kubectl(t, "delete", "space", "again", "--wait", "--timeout=60s")
-	s.host.kubectl(t, "wait", "--namespace", s.platform, "--for=jsonpath={.status.retained[0]}=again", "shard/hangs", "--timeout=60s")
+	s.host.kubectl(t, "delete", "space", "again", "--wait", "--timeout=180s")
+	s.host.kubectl(t, "wait", "--namespace", s.platform, "--for=jsonpath={.status.retained[0]}=again", "shard/hangs", "--timeout=180s")
 	s.operate(t)
 	s.host.apply(t, fmt.Sprintf("apiVersion: berth.dev/v1alpha1\nkind: Space\nmetadata:\n  name: again\nspec:\n  platformName: %s\n", s.platform))
-	s.host.kubectl(t, "wait", "--for=condition=Ready", "space/again", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=condition=Ready", "space/again", "--timeout=180s")
 	if is := s.shardOf(t, "again"); is != "hangs" {
 		t.Errorf("the new space is on %s, and the store on hangs", is)
 	}

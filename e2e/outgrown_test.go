@@ -48,7 +48,7 @@ func TestASpaceThatOutgrowsItsShareBecomesDedicated(t *testing.T) {
 	b.up(t, "--dedicated", "other", "--dedicated-max", "2")
 	host = b.host(t)
 	await("grows", "True Dedicated", "Dedicated")
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/grows", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/grows", "--timeout=180s")
 	if children := childrenOf(t, b.Pid); len(children) != 2 {
 		t.Errorf("berth has the processes %v, want two", children)
 	}
@@ -71,7 +71,7 @@ func TestASpaceThatOutgrowsItsShareBecomesDedicated(t *testing.T) {
 	b.crash(t)
 	b.up(t, "--dedicated", "other", "--dedicated-max", "2")
 	host = b.host(t)
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/grows", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/grows", "--timeout=180s")
 	await("grows", "True Dedicated", "Dedicated") // although it is small again
 	await("stays", "", "Shared")
 

@@ -84,7 +84,7 @@ func (c *capsule) solar(t *testing.T, spec string) {
 	t.Helper()
 	c.host.apply(t, "apiVersion: berth.dev/v1alpha1\nkind: Tenant\nmetadata:\n  labels: {kubernetes.io/metadata.name: solar}\n  name: solar\n"+
 		"spec:\n  ownerProfile: NamespaceAdmin\n"+spec)
-	c.host.kubectl(t, "wait", "--for=condition=Ready", "tenant/solar", "--timeout=60s")
+	c.host.kubectl(t, "wait", "--for=condition=Ready", "tenant/solar", "--timeout=180s")
 }
 
 // define makes the space know a kind.

@@ -118,7 +118,7 @@ func TestAShardThatIsCutOffFromTheHostServesNoSpaceOfAnother(t *testing.T) {
 	eventually(t, func() error { return expect("that it is written", w.count() > 50, true) })
 
 	way.set(true)
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=cut-1", "space/parted", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=cut-1", "space/parted", "--timeout=180s")
 	at := w.count()
 	eventually(t, func() error { return expect("that it is written by the other shard", w.count() > at+20, true) })
 	eventually(t, func() error {
@@ -146,7 +146,7 @@ func TestAShardThatIsCutOffFromTheHostServesNoSpaceOfAnother(t *testing.T) {
 	eventually(t, func() error { return expect("who has the files", strings.Join(s.dirsOf("parted"), " "), "cut-1") })
 
 	s.processes["cut-1"].crash(t)
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=cut-0", "space/parted", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}=cut-0", "space/parted", "--timeout=180s")
 	at = w.count()
 	eventually(t, func() error { return expect("that the first shard has it again", w.count() > at+20, true) })
 	stop()

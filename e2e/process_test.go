@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// exitTimeout is how long a process may take to end by itself. `berth up`
-// bounds its own stop by less.
-const exitTimeout = 30 * time.Second
+// exitTimeout is how long a process may take to end by itself. `berth up` bounds its own stop by less; commands, and a shard that moves its
+// spaces away first, have longer limits of their own.
+const exitTimeout = 2 * testTimeout
 
 // process is a berth command that runs, or ran.
 type process struct {

@@ -108,8 +108,8 @@ func TestTheDevicesOfASpaceFollowItsQuota(t *testing.T) {
 		t.Helper()
 		host.kubectl(t, "patch", "space", "demo", "--type=merge", "--patch", `{"spec": {"quota": `+quota+`}}`)
 		generation := host.kubectl(t, "get", "space", "demo", "-o", "jsonpath={.metadata.generation}")
-		host.kubectl(t, "wait", "--for=jsonpath={.status.observedGeneration}="+generation, "space/demo", "--timeout=60s")
-		host.kubectl(t, "wait", "--for=condition=Ready", "space/demo", "--timeout=60s")
+		host.kubectl(t, "wait", "--for=jsonpath={.status.observedGeneration}="+generation, "space/demo", "--timeout=180s")
+		host.kubectl(t, "wait", "--for=condition=Ready", "space/demo", "--timeout=180s")
 	}
 	refused(t, "a device that no quota names", create(asks("gpu", "example.com/gpu", "1")), "spec.containers[0].resources.limits[example.com/gpu]")
 	refused(t, "huge pages that no quota names", create(asks("huge", "hugepages-2Mi", "4Mi")), "requests.hugepages-2Mi")
@@ -196,7 +196,7 @@ func TestATenantGetsTheClassesOfItsQuotaByNumber(t *testing.T) {
 	host.apply(t, tenantObject("acme", "{quota: {slow.deviceclass.resource.k8s.io/devices: 1}}"))
 	awaitTenant(t, host, "acme")
 	host.apply(t, spaceObject("beside", "{tenantName: acme}"))
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/beside", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/beside", "--timeout=180s")
 	acme, beside := b.space(t, "acme"), b.space(t, "beside")
 	asks := func(name string) *corev1.Pod {
 		return newPod(name, func(p *corev1.Pod) {

@@ -137,7 +137,7 @@ func (c *cluster) lacks(t *testing.T, object ...string) {
 func (c *cluster) syncing(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		out, err := c.tryKubectl(t, "", "wait", "--for=condition=Ready", "resourcesync/"+name, "--timeout=60s")
+		out, err := c.tryKubectl(t, "", "wait", "--for=condition=Ready", "resourcesync/"+name, "--timeout=180s")
 		if err != nil {
 			t.Fatalf("%v: %s\n%s", err, out, c.kubectl(t, "get", "resourcesyncs", "-o", "wide"))
 		}

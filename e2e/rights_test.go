@@ -7,9 +7,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/berth-dev/berth/internal/testservers"
 )
 
 // platform is the namespace, on the shared berth's host, of a release of the chart.
@@ -267,15 +269,16 @@ func checkAdvertised(t *testing.T, host *cluster, serve func(...string)) {
 	must(client.CoreV1().Pods("default").Get(t.Context(), "visitor", metav1.GetOptions{}))(t)
 }
 
+// freePort is one that nobody listens on, for a process that is told where to listen.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return port
+	return strconv.Itoa(must(testservers.FreePort())(t))
+}
+
+// freeAddress is one with a free port.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return "127.0.0.1:" + freePort(t)
 }
 
 // defaultToken is a token of the service account default, which a new space has a moment later.

@@ -54,7 +54,7 @@ func TestShardsServeTwoVersionsOfKubernetes(t *testing.T) {
 	become := func(space, shard string, change ...string) {
 		t.Helper()
 		s.host.kubectl(t, append(change, "space", space)...)
-		s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+shard, "space/"+space, "--timeout=60s")
+		s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+shard, "space/"+space, "--timeout=180s")
 	}
 	version := func(minor string) []string {
 		return []string{"patch", "--type=merge", "--patch", fmt.Sprintf(`{"spec":{"kubernetesVersion":"1.%s"}}`, minor)}
@@ -64,9 +64,9 @@ func TestShardsServeTwoVersionsOfKubernetes(t *testing.T) {
 	become("pool-pinned", older, version("36")...) // the rollback
 	serves(pinned, "36")
 	s.host.kubectl(t, "label", "space", "pool-plain", "stage=canary")
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+canary, "space/pool-plain", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+canary, "space/pool-plain", "--timeout=180s")
 	s.host.kubectl(t, "label", "space", "pool-plain", "stage-")
-	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+usual, "space/pool-plain", "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=jsonpath={.status.shard}="+usual, "space/pool-plain", "--timeout=180s")
 	if out, stderr, code := runBerth(t, "space", "move", "pool-plain", "--to", canary, "--kubeconfig", s.kubeconfig); code == 0 || !strings.Contains(stderr, "stage=canary") {
 		t.Errorf("a move to a shard of other spaces ends with %d: %s%s", code, out, stderr)
 	}

@@ -54,7 +54,7 @@ func TestShardsRestartOneAfterTheOtherUnderLoad(t *testing.T) {
 	if from == to {
 		to = "roll-2"
 	}
-	s.berth(t, "space", "move", "roll-a", "--to", to, "--timeout", "60s")
+	s.berth(t, "space", "move", "roll-a", "--to", to, "--timeout", "180s")
 	if is := s.shardOf(t, "roll-a"); is != to {
 		t.Errorf("berth space move left the space on %s, want %s", is, to)
 	}

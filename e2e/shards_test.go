@@ -110,8 +110,8 @@ func (s *shards) berth(t *testing.T, args ...string) string {
 // awaitReady waits until the Shard object says whether the shard is ready.
 func (s *shards) awaitReady(t *testing.T, name, ready string) {
 	t.Helper()
-	s.host.kubectl(t, "wait", "--namespace", s.platform, "--for=create", "shard/"+name, "--timeout=60s")
-	s.host.kubectl(t, "wait", "--namespace", s.platform, "--for=condition=Ready="+ready, "shard/"+name, "--timeout=60s")
+	s.host.kubectl(t, "wait", "--namespace", s.platform, "--for=create", "shard/"+name, "--timeout=180s")
+	s.host.kubectl(t, "wait", "--namespace", s.platform, "--for=condition=Ready="+ready, "shard/"+name, "--timeout=180s")
 }
 
 // create creates a space on a shard, and waits until it is ready.
@@ -119,7 +119,7 @@ func (s *shards) create(t *testing.T, space, shard string) {
 	t.Helper()
 	s.host.apply(t, fmt.Sprintf("apiVersion: berth.dev/v1alpha1\nkind: Space\nmetadata:\n  name: %s\nspec:\n  platformName: %s\n", space, s.platform))
 	s.host.kubectl(t, "patch", "space", space, "--subresource=status", "--type=merge", "--patch", fmt.Sprintf(`{"status":{"shard":%q}}`, shard))
-	s.host.kubectl(t, "wait", "--for=condition=Ready", "space/"+space, "--timeout=60s")
+	s.host.kubectl(t, "wait", "--for=condition=Ready", "space/"+space, "--timeout=180s")
 }
 
 // through returns clients of a space, which another shard has, by a shard.

@@ -165,7 +165,7 @@ func TestTenantsShareObjectsWithThoseBelow(t *testing.T) {
 		two := f.berth.space(t, "acme-two")
 		two.apply(t, `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: second, labels: {berth.dev/share: children}}}`)
 		f.has(t, "configmap second -n default", "acme-dev")
-		f.host.kubectl(t, "delete", "space", "acme-two", "--timeout=60s")
+		f.host.kubectl(t, "delete", "space", "acme-two", "--timeout=180s")
 		f.has(t, "configmap second -n default")
 	})
 }

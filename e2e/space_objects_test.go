@@ -28,7 +28,7 @@ func spaceObject(name, spec string) string {
 func applySpace(t *testing.T, host *cluster, name, spec string) {
 	t.Helper()
 	host.apply(t, spaceObject(name, spec))
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/"+name, "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/"+name, "--timeout=180s")
 }
 
 // readyOf is the status, reason, and message of a space's condition Ready, or why the space can't be read.
@@ -61,7 +61,7 @@ func TestASpaceComesAndGoesWithKubectl(t *testing.T) {
 	defer watch.Stop()
 
 	host.kubectl(t, "apply", "-f", "../examples/space.yaml")
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/team-a", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/team-a", "--timeout=180s")
 	kubeconfig, _, code := runBerth(t, "kubeconfig", "team-a", "--data-dir", b.dir)
 	path := filepath.Join(t.TempDir(), "a.kubeconfig")
 	if err := os.WriteFile(path, []byte(kubeconfig), 0o600); err != nil || code != 0 {
@@ -238,7 +238,7 @@ func TestASpaceWithoutItsObjectIsLeftAlone(t *testing.T) {
 	_, command, _ := strings.Cut(readyOf(t, host, "given-up"), "annotate this object with ")
 	annotation, _, _ := strings.Cut(command, ",")
 	host.kubectl(t, "annotate", "space", "given-up", annotation)
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/given-up", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/given-up", "--timeout=180s")
 	b.space(t, "given-up").kubectl(t, "get", "configmap", "kept")
 	if now := b.space(t, "given-up").awaitRunning(t, "default", "stays"); now.UID != pod.UID {
 		t.Error("its pods did not run on")
@@ -300,7 +300,7 @@ func TestASpaceThatIsNeverStartedSaysWhy(t *testing.T) {
 		if _, err := host.CoreV1().Namespaces().Get(t.Context(), "berth-"+name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s has a host namespace: %v", name, err)
 		}
-		host.kubectl(t, "delete", "space", name, "--wait", "--timeout=60s")
+		host.kubectl(t, "delete", "space", name, "--wait", "--timeout=180s")
 		if left := traces(t, host, b.dir, name); len(left) > 0 {
 			t.Errorf("%s has left %q", name, left)
 		}

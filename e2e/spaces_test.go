@@ -193,7 +193,7 @@ spec:
 func (c *cluster) awaitCRD(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, func() error {
-		out, err := c.tryKubectl(t, "", "wait", "--for=condition=Established", "crd/"+name, "--timeout=60s")
+		out, err := c.tryKubectl(t, "", "wait", "--for=condition=Established", "crd/"+name, "--timeout=180s")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

@@ -28,11 +28,11 @@ func checkCellInPod(t *testing.T, c *cell) {
 	t.Helper()
 	host, release := sharedBerth(t).host(t), c.name+"-release"
 	template, account := podRights(t, host, release, "storeSecrets={"+c.name+"-store}")
-	p := &podProcess{host: host, release: release, space: c.name, secret: t.TempDir(), data: t.TempDir(), at: []string{"127.0.0.1:" + freePort(t), "127.0.0.1:" + freePort(t)}}
+	p := &podProcess{host: host, release: release, space: c.name, secret: t.TempDir(), data: t.TempDir(), at: []string{freeAddress(t), freeAddress(t)}}
 	t.Cleanup(p.end)
 	b := newBerth(filepath.Join(t.TempDir(), "data"))
 	t.Cleanup(b.end)
-	listen := "127.0.0.1:" + freePort(t)
+	listen := freeAddress(t)
 	bucket := "file://" + t.TempDir()
 	serve := func() {
 		t.Helper()

@@ -32,7 +32,7 @@ func TestHostileWatchesOfATenantAreBoundedTogether(t *testing.T) {
 	awaitTenant(t, host, "solar")
 	awaitTenant(t, host, "lunar")
 	host.apply(t, "{apiVersion: berth.dev/v1alpha1, kind: Space, metadata: {name: solar-b}, spec: {tenantName: solar}}")
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/solar-b", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/solar-b", "--timeout=180s")
 	for _, space := range []string{"solar", "solar-b", "lunar"} {
 		b.space(t, space).kubectl(t, "create", "clusterrolebinding", "all", "--clusterrole=view", "--user=flood", "--user=bob", "--user=trent", "--user=eve")
 	}

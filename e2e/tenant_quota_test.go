@@ -149,7 +149,7 @@ func TestDedicatedSpacesShareTheQuotaOfTheirTenant(t *testing.T) {
 	host.apply(t, tenantObject("apart", "{quota: {pods: 4}, space: {isolation: Dedicated}}"))
 	awaitTenant(t, host, "apart")
 	host.apply(t, spaceObject("beside", "{tenantName: apart}"))
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/beside", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/beside", "--timeout=180s")
 	apart, beside := b.space(t, "apart"), b.space(t, "beside")
 	for _, space := range []*cluster{apart, beside} {
 		space.kubectl(t, "create", "deployment", "web", "--image=nginx", "--replicas=0")

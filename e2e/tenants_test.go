@@ -19,7 +19,7 @@ func tenantObject(name, spec string) string {
 func awaitTenant(t *testing.T, host *cluster, name string) {
 	t.Helper()
 	awaitObject(t, host, "tenant/"+name)
-	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+name, "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "tenant/"+name, "--timeout=180s")
 }
 
 // awaitObject waits until an object exists, which the operator creates some time after berth serves.
@@ -50,14 +50,14 @@ func TestATenantComesAndGoes(t *testing.T) {
 		t.Errorf("the tenant system has a Space: %s", out)
 	}
 	awaitObject(t, host, "space/default")
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/default", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/default", "--timeout=180s")
 
 	for _, name := range []string{"gone", "stays"} {
 		host.apply(t, tenantObject(name, "{hostNamespaces: {labels: {example.com/cost-center: '7'}}}"))
 		awaitTenant(t, host, name)
 	}
 	host.apply(t, spaceObject("gone-too", "{tenantName: gone}")) // a tenant may own more spaces
-	host.kubectl(t, "wait", "--for=condition=Ready", "space/gone-too", "--timeout=60s")
+	host.kubectl(t, "wait", "--for=condition=Ready", "space/gone-too", "--timeout=180s")
 	eventually(t, func() error {
 		return expect("the spaces of the tenant", host.kubectl(t, "get", "tenant", "gone", "-o", "jsonpath={.status.spaces} {.status.summary.spaces}"), `["gone","gone-too"] 2/2`)
 	})
@@ -134,7 +134,7 @@ func TestTenantsAreATree(t *testing.T) {
 		if out, err := host.tryKubectl(t, "", "get", "space", name); err == nil {
 			t.Errorf("a tenant that can't be in the tree has a space: %s", out)
 		}
-		host.kubectl(t, "delete", "tenant", name, "--timeout=60s")
+		host.kubectl(t, "delete", "tenant", name, "--timeout=180s")
 	}
 	if out, err := host.tryKubectl(t, "", "patch", "tenant", "tree-d", "--type=merge", "-p", `{"spec":{"parent":"tree-c"}}`); err == nil || !strings.Contains(out, "can't be changed") {
 		t.Errorf("a tenant has another parent: %s", out)

@@ -63,7 +63,7 @@ func (h *watchedHost) noted() map[string]isolation.Change {
 // await waits for a change, and returns what was noted besides.
 func (h *watchedHost) await(t *testing.T, want string) (besides []string) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		found := false
 		for text := range h.noted() {
 			if text == want {

@@ -92,6 +92,10 @@ func TestAStoreThatIsBeingExaminedIsOpenedAfterwards(t *testing.T) {
 		}
 		opened <- err
 	}()
+	until(t, func() bool { // it takes the lock, and waits
+		_, err := os.Stat(path + ".lock")
+		return err == nil
+	})
 	select {
 	case err := <-opened:
 		t.Errorf("it was opened before the end of the examination: %v", err)

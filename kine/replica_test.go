@@ -54,7 +54,7 @@ func TestAStoreKeepsRowsForItsReplica(t *testing.T) {
 	}
 	await := func(reached func(compacted int64) bool) {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 			revision = put(t, s, name, "again", revision) // which schedules a compaction
 			return reached(s.CompactRevision()), nil
 		}); err != nil {

@@ -20,7 +20,15 @@ func TestAStoreInSeveralServersOutlivesEachOfThem(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			cluster := start(t)
 			p := place{server: &kine.Server{Type: kind, DSN: cluster.DSN, ID: "1"}}.elsewhere(t)
-			s := p.open(t)
+			var s *kine.Store
+			until(t, func() (ok bool) { // NATS takes a moment until it knows that it has enough servers for a stream
+				var err error
+				if s, err = kine.Open(t.Context(), p.options(kine.Options{})); err != nil {
+					t.Logf("not open yet: %v", err)
+				}
+				return err == nil
+			})
+			t.Cleanup(func() { closeStore(t, s) })
 			watch := s.Client().Watch(t.Context(), "/registry/child/", clientv3.WithPrefix())
 			l := &ledger{acked: map[string]int64{}}
 			stop := l.write(t, s, 8)

@@ -32,9 +32,15 @@ import (
 // shardNamespace is where the shards of the tests are.
 const shardNamespace = "platform-of-shards"
 
-// shard creates the objects of a shard, and renews its Lease until the returned function is called, at the latest at the end of the
-// test. The clock of the shard is far off.
-func (e *env) shard(platform, name string, change ...func(*v1alpha1.Shard)) (stop func()) {
+// shard creates the objects of a shard, and renews its Lease until the end of the test. The clock of the shard is far off. The Lease is long, so
+// that a busy machine renews it in time.
+func (e *env) shard(platform, name string, change ...func(*v1alpha1.Shard)) {
+	e.Helper()
+	e.shardWithLease(platform, name, 20*time.Second, change...)
+}
+
+// shardWithLease is shard, and stops to renew the Lease when the returned function is called.
+func (e *env) shardWithLease(platform, name string, duration time.Duration, change ...func(*v1alpha1.Shard)) (stop func()) {
 	e.Helper()
 	if err := e.Create(e.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shardNamespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
 		e.Fatal(err)
@@ -51,7 +57,7 @@ func (e *env) shard(platform, name string, change ...func(*v1alpha1.Shard)) (sto
 		e.Fatal(err)
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: shardNamespace, Name: name}}
-	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](1), RenewTime: &metav1.MicroTime{Time: time.Unix(0, 0)}}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To(int32(duration.Seconds())), RenewTime: &metav1.MicroTime{Time: time.Unix(0, 0)}}
 	e.create(lease)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -184,7 +190,7 @@ func TestNewSpacesGetShards(t *testing.T) {
 // T9: a shard whose Lease is not renewed gets no spaces, whatever its object and the clocks say.
 func TestAShardThatIsNotAliveGetsNoSpaces(t *testing.T) {
 	e := newEnv(t)
-	stop := e.shard("alive", "alive-0")
+	stop := e.shardWithLease("alive", "alive-0", 3*time.Second)
 	e.shard("alive", "alive-1", func(s *v1alpha1.Shard) { s.Status.Conditions[0].Status = metav1.ConditionFalse })
 	e.run()
 	if got := e.place("alive", "alive-before"); got != "alive-0" {

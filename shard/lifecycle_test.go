@@ -148,7 +148,8 @@ func TestAStopInAStartLeavesNothing(t *testing.T) {
 			for i := range 5 {
 				s := start(t, c)
 				ctx, cancel := context.WithCancel(t.Context())
-				timer := time.AfterFunc(whole*time.Duration(2*i+1)/10, func() { way(cancel, s) })
+				at := whole * time.Duration(2*i) / 10
+				timer := time.AfterFunc(max(at, 5*time.Millisecond), func() { way(cancel, s) })
 				if _, err := s.StartSpace(ctx, "half"); err != nil {
 					cut++
 					if !errors.Is(err, context.Canceled) && !errors.Is(err, shard.ErrStopped) {

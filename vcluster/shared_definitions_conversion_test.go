@@ -215,7 +215,7 @@ func TestHostileAWebhookThatHangsBlocksNobodyElse(t *testing.T) {
 	})
 	within := func(doing string, f func(context.Context) error) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		if err := f(ctx); err != nil {
 			t.Errorf("%s: %v", doing, err)

@@ -156,7 +156,7 @@ func TestADrainShowsItsProgress(t *testing.T) {
 	h.spaceOn(t, "drained-a", "drained-0")
 	h.spaceOn(t, "drained-b", "drained-0")
 	h.spaceOn(t, "drained-c", "drained-1")
-	if _, _, err := berth(t, "shard", "drain", "drained-0", "--timeout", "1s"); err == nil || !strings.Contains(err.Error(), "not done after 1s; the drain continues, see 'berth shard list' (2 spaces left, 0 moving)") {
+	if _, _, err := berth(t, "shard", "drain", "drained-0", "--timeout", "5s"); err == nil || !strings.Contains(err.Error(), "not done after 5s; the drain continues, see 'berth shard list' (2 spaces left, 0 moving)") {
 		t.Errorf("got %v", err)
 	}
 	out, progress, ended := begin(t.Context(), "shard", "drain", "drained-0")
@@ -225,7 +225,7 @@ func TestASpaceIsMoved(t *testing.T) {
 	if out := must(t, "space", "move", "moved", "--wait=false"); out != "space.berth.dev/moved is being moved\n" {
 		t.Errorf("printed %q", out)
 	}
-	if _, _, err := berth(t, "space", "move", "moved", "--timeout", "1s"); err == nil || !strings.Contains(err.Error(), "(waiting for the operator)") {
+	if _, _, err := berth(t, "space", "move", "moved", "--timeout", "5s"); err == nil || !strings.Contains(err.Error(), "(waiting for the operator)") {
 		t.Errorf("got %v", err)
 	}
 	if _, _, err := berth(t, "space", "move", "moved", "unplaced"); err == nil {

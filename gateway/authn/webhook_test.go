@@ -197,7 +197,7 @@ func TestReviewsAreRemembered(t *testing.T) {
 		}
 		answer(w, authenticationv1.TokenReviewStatus{Error: "it isn't good"})
 	})
-	a := v.open(t, time.Second, authn.Files{})
+	a := v.open(t, time.Minute, authn.Files{})
 	for token, want := range map[string]string{"good": "alice of solar in ", "bad": "nobody"} {
 		v.Asked.Store(0)
 		var all sync.WaitGroup
@@ -212,6 +212,10 @@ func TestReviewsAreRemembered(t *testing.T) {
 		if n := v.Asked.Load(); n != 1 {
 			t.Errorf("the webhook is asked %d times about the token %s", n, token)
 		}
+	}
+	a = v.open(t, time.Second, authn.Files{})
+	if got := text(a.Identify(bearing("good"))); got != "alice of solar in " {
+		t.Errorf("with the token good: %s", got)
 	}
 	revoked.Store(true)
 	for begin := time.Now(); text(a.Identify(bearing("good"))) != "nobody"; time.Sleep(20 * time.Millisecond) {
@@ -303,7 +307,7 @@ func TestAFloodOfTokensIsHeldBack(t *testing.T) {
 	}
 	var flood sync.WaitGroup
 	var busy atomic.Int64
-	const clients, each = 100, 50
+	const clients, each = 20, 50
 	for client := range clients {
 		for i := range each {
 			flood.Go(func() {
@@ -327,7 +331,7 @@ func TestAFloodOfTokensIsHeldBack(t *testing.T) {
 	if _, err := a.Identify(from(998, "other")); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("meanwhile, with a token that isn't known: %v", err)
 	}
-	if took := time.Since(begin); took > time.Second {
+	if took := time.Since(begin); took > 5*time.Second { // the reviews that hang take 10 s
 		t.Errorf("others wait %s", took)
 	}
 	close(hang)

@@ -87,7 +87,7 @@ func startCluster(t testing.TB, newServer func() *Server, parameters string) *Cl
 		if err := s.reserve(); err != nil {
 			t.Fatal(err)
 		}
-		port, err := freePort()
+		port, err := FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}

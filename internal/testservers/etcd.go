@@ -28,7 +28,7 @@ const (
 	// durableEnv has such a server sync what it acknowledges to the disk.
 	durableEnv  = "BERTH_TEST_DURABLE"
 	etcdRoot    = "root"
-	etcdTimeout = 5 * time.Second
+	etcdTimeout = 30 * time.Second
 )
 
 //nolint:gochecknoglobals // one server in a test binary

@@ -23,7 +23,7 @@ import (
 )
 
 // startTime limits how long a server may take to accept connections.
-const startTime = time.Minute
+const startTime = 3 * time.Minute
 
 // Server is a running database server. Its methods are not safe for concurrent use, except Database and NewDatabase.
 type Server struct {
@@ -112,17 +112,8 @@ func (s *Server) reserve() (err error) {
 			return err
 		}
 	}
-	s.port, err = freePort()
+	s.port, err = FreePort()
 	return err
-}
-
-// freePort returns a port that nothing listens at.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
 // address is where the server listens.

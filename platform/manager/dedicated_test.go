@@ -63,7 +63,7 @@ func TestSpacesInTheirOwnProcessesAreAmongTheMetrics(t *testing.T) {
 
 	hostObjects := map[string]map[string]int{"broken": {"pods": 3}}
 	var got []metrics.Space
-	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		got = m.dedicatedMetrics(hostObjects)
 		return got[0].State == metrics.Failed && got[1].Ready, nil
 	})
@@ -103,7 +103,7 @@ func TestProcessesOfSpacesStartAndStopApartFromEachOther(t *testing.T) {
 		m.start(name)
 		m.start(name) // the reconciler may be as fast as the first starts
 	}
-	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		return tries.Load() > 1, nil
 	})
 	ready := m.processes.get("unprepared").Status(t.Context()).Conditions[0]
@@ -142,7 +142,7 @@ func TestHostileAnswersOfAProcessAreAboutItsSpaceAlone(t *testing.T) {
 	m := &Manager{}
 	process := dedicated.New("evil", dir, prepared, func() *exec.Cmd { return exec.Command("false") }, klog.Background())
 	m.processes.add("evil", process, 1)
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		return process.Get(ctx, spaceprocess.MetricPath, &metrics.Space{}) == nil, nil
 	}); err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func startEnforcing(t *testing.T, wrote *access.State) *enforcing {
 		}
 	})
 	e.platform = dedicated.New("alone", dir, nil, func() *exec.Cmd { return nil }, klog.Background())
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		return e.platform.Get(ctx, dedicated.AccessPath, nil) == nil, nil
 	}); err != nil {
 		t.Fatal(err)
