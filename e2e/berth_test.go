@@ -79,7 +79,7 @@ func (b *berth) stop(t *testing.T, signal os.Signal) {
 	if err := b.Signal(signal); err != nil {
 		t.Fatalf("signal berth: %v", err)
 	}
-	if code := b.exitCode(t); code != 0 {
+	if code := b.exitsWithin(t, stopTimeout); code != 0 {
 		t.Fatalf("berth ended with %d on %s, want 0:\n%s", code, signal, b.output())
 	}
 }

@@ -5,8 +5,10 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/testservers"
 )
 
@@ -255,6 +258,10 @@ func TestAShardThatHangsIsFailedOver(t *testing.T) {
 		_, err := fresh.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker", Labels: map[string]string{"by": "fresh"}}}, metav1.CreateOptions{})
 		return err
 	})
+	// A snapshot that was restored there, and that no start has loaded, mustn't replace what is written elsewhere now.
+	if err := os.WriteFile(filepath.Join(hung.dir, "spaces", "hung-asleep", "store.db"), []byte("restored"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := hung.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -269,6 +276,10 @@ func TestAShardThatHangsIsFailedOver(t *testing.T) {
 	eventually(t, func() error { return expect("who has the files", strings.Join(s.dirsOf("hung"), " "), "hanging-1") })
 	eventually(t, func() error {
 		return expect("who has those of the one that slept", strings.Join(s.dirsOf("hung-asleep"), " "), "hanging-1")
+	})
+	eventually(t, func() error {
+		events, err := s.host.tryKubectl(t, "", "get", "events", "--field-selector", "involvedObject.name=hung-asleep,reason="+v1alpha1.ReasonSnapshotNotLoaded, "-o", "name")
+		return errors.Join(err, expect("that an event tells of the snapshot", events != "", true))
 	})
 	must(s.direct(t, "hanging-0", "hung-asleep", "hanging-1").CoreV1().ConfigMaps("default").Get(t.Context(), "before", metav1.GetOptions{}))(t)
 	if out := hung.output(); strings.Contains(out, "panic:") {

@@ -39,17 +39,17 @@ func loaded(t *testing.T, clients []*cluster) (l *load, stop func()) {
 	l = &load{written: map[string]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	for i, client := range clients {
-		name := fmt.Sprintf("load-%d-%d", time.Now().UnixNano(), i) // a space may be loaded more than once
-		counted := l.counted(t, client)
-		group.Go(func() { l.run(ctx, counted, name) })
-	}
 	stop = sync.OnceFunc(func() {
 		cancel()
 		group.Wait()
 		suite().loading.Unlock()
 	})
 	t.Cleanup(stop)
+	for i, client := range clients {
+		name := fmt.Sprintf("load-%d-%d", time.Now().UnixNano(), i) // a space may be loaded more than once
+		counted := l.counted(t, client)
+		group.Go(func() { l.run(t.Context(), ctx.Done(), counted, name) })
+	}
 	return l, stop
 }
 
@@ -149,24 +149,30 @@ func (w *seen) check(t *testing.T, written map[string]int) {
 	}
 }
 
-func (l *load) run(ctx context.Context, client *cluster, name string) {
+// run makes requests until stopped is closed.
+func (l *load) run(ctx context.Context, stopped <-chan struct{}, client *cluster, name string) {
 	maps := client.CoreV1().ConfigMaps("default")
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"value": "0"}}
-	for value := 0; ctx.Err() == nil; value++ {
+	for value := 0; ; value++ {
+		select {
+		case <-stopped:
+			return
+		default:
+		}
 		began := time.Now()
 		var err error
 		if value == 0 {
-			object, err = maps.Create(context.WithoutCancel(ctx), object, metav1.CreateOptions{})
+			object, err = maps.Create(ctx, object, metav1.CreateOptions{})
 		} else {
 			object.Data["value"] = strconv.Itoa(value)
-			object, err = maps.Update(context.WithoutCancel(ctx), object, metav1.UpdateOptions{}) // fails if any write of it was lost, or made twice
+			object, err = maps.Update(ctx, object, metav1.UpdateOptions{}) // fails if any write of it was lost, or made twice
 		}
 		l.note(name, value, time.Since(began), err)
 		if err != nil {
 			return
 		}
 		began = time.Now()
-		read, err := maps.Get(context.WithoutCancel(ctx), name, metav1.GetOptions{})
+		read, err := maps.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && read.ResourceVersion != object.ResourceVersion {
 			err = fmt.Errorf("%s has the resource version %s after %s was written", name, read.ResourceVersion, object.ResourceVersion)
 		}

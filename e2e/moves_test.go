@@ -173,12 +173,12 @@ func TestMovesThatDoNotEnd(t *testing.T) {
 	s := startShards(t, "unending", "sends", "hangs")
 	s.create(t, "unmoved", "sends")
 	client := s.through(t, "sends", "unmoved", "sends")
+	l, stop := loaded(t, []*cluster{client})
 	stopped := s.processes["hangs"]
 	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	s.beginMove(t, "unmoved", "hangs")
-	l, stop := loaded(t, []*cluster{client})
 	eventually(t, func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()

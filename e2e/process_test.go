@@ -17,9 +17,13 @@ import (
 	"time"
 )
 
-// exitTimeout is how long a process may take to end by itself. `berth up` bounds its own stop by less; commands, and a shard that moves its
-// spaces away first, have longer limits of their own.
-const exitTimeout = 2 * testTimeout
+const (
+	// exitTimeout is how long a process may take to end by itself. Commands have shorter limits of their own, and so has a shard that moves its
+	// spaces away first.
+	exitTimeout = 2 * testTimeout
+	// stopTimeout is how long `berth up` may take that was told to end. It bounds that itself by less.
+	stopTimeout = 45 * time.Second
+)
 
 // process is a berth command that runs, or ran.
 type process struct {
@@ -70,14 +74,19 @@ func spawnBy(t *testing.T, by []string, args ...string) *process {
 // exitCode waits for the process to end.
 func (p *process) exitCode(t *testing.T) int {
 	t.Helper()
-	timeout := time.NewTimer(exitTimeout)
+	return p.exitsWithin(t, exitTimeout)
+}
+
+func (p *process) exitsWithin(t *testing.T, limit time.Duration) (code int) {
+	t.Helper()
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	select {
 	case <-p.done:
 		return p.state.ExitCode()
 	case <-timeout.C:
 		_ = p.Signal(syscall.SIGQUIT) // its goroutines go to stderr
-		t.Fatalf("berth runs on after %s; it printed:\n%s", exitTimeout, p.output())
+		t.Fatalf("berth runs on after %s; it printed:\n%s", limit, p.output())
 		return -1
 	}
 }

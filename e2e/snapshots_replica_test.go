@@ -126,17 +126,21 @@ func TestALostVolumeLosesAtMostASecond(t *testing.T) {
 
 // writeUntilKilled creates objects for a while. When it returns, Berth is to be killed at once. The result fails the test if those objects aren't
 // there that were acknowledged a second before. If this machine takes its time for a write of a few bytes in the directory of the bucket,
-// it is as much earlier.
+// it is as much earlier, and two seconds at most.
 func writeUntilKilled(t *testing.T, space *cluster, bucket string, during time.Duration) (acknowledged func(there map[string]bool)) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	var mu sync.Mutex
 	at := map[string]time.Time{}
-	stalls := &stalls{}
+	stalls := &stalls{all: map[time.Time]time.Duration{}, began: time.Now()}
 	writers.Go(func() { stalls.run(ctx, filepath.Dir(bucket)) })
 	for w := range 4 {
-		client := must(kubernetes.NewForConfig(paced(space)))(t)
+		config := paced(space)
+		if w == 0 {
+			config.QPS = -1
+		}
+		client := must(kubernetes.NewForConfig(config))(t)
 		writers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				name := fmt.Sprintf("w%d-%05d", w, i)
@@ -160,7 +164,7 @@ func writeUntilKilled(t *testing.T, space *cluster, bucket string, during time.D
 		return nil
 	})
 	killed := time.Now()
-	before := killed.Add(-time.Second - stalls.longest(killed.Add(-3*time.Second)))
+	before := killed.Add(-time.Second - min(stalls.longest(killed.Add(-3*time.Second)), 2*time.Second))
 	return func(there map[string]bool) {
 		t.Helper()
 		end()
@@ -179,7 +183,7 @@ func writeUntilKilled(t *testing.T, space *cluster, bucket string, during time.D
 			}
 		}
 		t.Logf("%d writes were acknowledged %s before the kill or earlier, of which %d are lost; of the later ones, %d", early, killed.Sub(before), lostEarly, lost-lostEarly)
-		if lostEarly > 0 || early < 50 {
+		if lostEarly > 0 || early < 100 {
 			t.Errorf("of %d writes that were acknowledged %s before the kill or earlier, %d are lost", early, killed.Sub(before), lostEarly)
 		}
 	}
@@ -187,17 +191,14 @@ func writeUntilKilled(t *testing.T, space *cluster, bucket string, during time.D
 
 // stalls are how long small writes to the disk take, and the waits until they begin.
 type stalls struct {
-	mu  sync.Mutex
-	all map[time.Time]time.Duration // by their ends
+	mu    sync.Mutex
+	all   map[time.Time]time.Duration // by their ends
+	began time.Time                   // when the next write is to begin
 }
 
 func (s *stalls) run(ctx context.Context, dir string) {
 	const pause = 20 * time.Millisecond
-	s.mu.Lock()
-	s.all = map[time.Time]time.Duration{}
-	s.mu.Unlock()
 	for ctx.Err() == nil {
-		began := time.Now()
 		time.Sleep(pause)
 		if file, err := os.Create(filepath.Join(dir, "stall")); err == nil {
 			_, _ = file.WriteString("x")
@@ -205,7 +206,8 @@ func (s *stalls) run(ctx context.Context, dir string) {
 			_ = file.Close()
 		}
 		s.mu.Lock()
-		s.all[time.Now()] = time.Since(began) - pause
+		s.all[time.Now()] = time.Since(s.began)
+		s.began = time.Now().Add(pause)
 		s.mu.Unlock()
 	}
 }
@@ -213,6 +215,7 @@ func (s *stalls) run(ctx context.Context, dir string) {
 func (s *stalls) longest(since time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	longest = max(0, time.Since(s.began)) // of the one that lasts
 	for at, took := range s.all {
 		if at.After(since) {
 			longest = max(longest, took)

@@ -90,6 +90,38 @@ func TestTheDatabaseHasTheFilesOfASpace(t *testing.T) {
 	})
 }
 
+// D1, D5: a process that has restored a snapshot into a database opens it, unless another one has opened it since.
+func TestARestoredDatabaseIsThatOfWhoHasItNow(t *testing.T) {
+	onServers(t, func(t *testing.T, p place) {
+		before := p.open(t)
+		create(t, before, "/registry/a", "1")
+		snapshot := snapshotOf(t, before)
+		closeStore(t, before)
+		restore := func() (server kine.Server) {
+			t.Helper()
+			server = *p.server
+			epoch, err := kine.RestoreServer(t.Context(), snapshot, "demo", server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.Expected = &epoch
+			return server
+		}
+		server := restore()
+		own, err := kine.Open(t.Context(), kine.Options{Name: "demo", Path: p.elsewhere(t).path, Server: &server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeStore(t, own)
+		server = restore()
+		other := p.elsewhere(t).open(t)
+		if late, err := kine.Open(t.Context(), kine.Options{Name: "demo", Path: p.elsewhere(t).path, Server: &server}); !errors.Is(err, kine.ErrTakenOver) {
+			t.Errorf("it was opened late: %v, %v", late, err)
+		}
+		create(t, other, "/registry/undisturbed", "1")
+	})
+}
+
 // T8: a store that is used, and was taken over, finds that within seconds also if nothing is written, and no connection is new.
 func TestAStoreChecksWhoHasIt(t *testing.T) {
 	onServers(t, func(t *testing.T, p place) {

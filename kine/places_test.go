@@ -99,7 +99,7 @@ func (p place) restore(t testing.TB, snapshot string) {
 	t.Helper()
 	var err error
 	if p.server != nil {
-		err = kine.RestoreServer(t.Context(), snapshot, "demo", *p.server)
+		_, err = kine.RestoreServer(t.Context(), snapshot, "demo", *p.server)
 	} else {
 		err = kine.Restore(t.Context(), snapshot, p.path)
 	}

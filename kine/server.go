@@ -162,16 +162,19 @@ func (s *Store) serve(ctx context.Context, db database, o Options, log klog.Logg
 
 // RestoreServer replaces the data of a space in a database server by that of a snapshot, as [Restore] does for a file. The
 // snapshot may be from any type of store. The database is taken over, so that no open store can write to it any more. ctx
-// limits the whole call.
+// limits the whole call. RestoreServer returns the epoch in which it has taken the database over, for [Server.Expected].
 //
 // It fails with ErrNotStore or ErrDamaged if the snapshot is not a sound store, and with ErrOtherSpace if the database is that
 // of another space. After an error, the database has what it had before.
-func RestoreServer(ctx context.Context, snapshot, space string, server Server) error {
-	err := withServer(ctx, space, server, func(db serverDatabase) error { return load(ctx, snapshot, db) })
+func RestoreServer(ctx context.Context, snapshot, space string, server Server) (epoch int64, err error) {
+	err = withServer(ctx, space, server, func(db serverDatabase) error {
+		epoch = db.Epoch()
+		return load(ctx, snapshot, db)
+	})
 	if err != nil {
-		return fmt.Errorf("restore snapshot %s: %w", snapshot, err)
+		return 0, fmt.Errorf("restore snapshot %s: %w", snapshot, err)
 	}
-	return nil
+	return epoch, nil
 }
 
 // DropServer deletes the tables of a space in a database server. It fails with ErrOtherSpace if they are another space's.

@@ -202,7 +202,7 @@ func TestAShardThatIsNotAliveGetsNoSpaces(t *testing.T) {
 		at++
 		name := fmt.Sprint("alive-", at)
 		e.spaceOn("alive", name)
-		until := time.Now().Add(2 * time.Second)
+		until := time.Now().Add(5 * time.Second) // longer than the Lease
 		for time.Now().Before(until) && ctx.Err() == nil {
 			one := &v1alpha1.Space{}
 			if err := e.Get(ctx, client.ObjectKey{Name: name}, one); err != nil || one.Status.Shard != "" {

@@ -20,16 +20,18 @@ func TestHostileNamesThatAreNoTextAreRefused(t *testing.T) {
 	_, _, config := bounded(t, nil)
 	client := clientset(t, config)
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	var body bytes.Buffer
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "hostile@name"}}
-	if err := scheme.Codecs.EncoderForVersion(info.Serializer, rbacv1.SchemeGroupVersion).Encode(role, &body); err != nil {
-		t.Fatal(err)
-	}
 	for sign, refused := range map[string]bool{"@": false, "\xff": true, "\x00": true} {
-		named := bytes.Replace(body.Bytes(), []byte("@"), []byte(sign), 1)
-		err := client.RbacV1().RESTClient().Post().Resource("clusterroles").SetHeader("Content-Type", runtime.ContentTypeProtobuf).Body(named).Do(t.Context()).Error()
-		if (err != nil) != refused || refused && (!apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "metadata.name")) {
-			t.Errorf("a role with %q in its name: %v", sign, err)
+		for _, name := range []string{"hostile@name", "hostile@" + strings.Repeat("x", 100_000)} {
+			var body bytes.Buffer
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := scheme.Codecs.EncoderForVersion(info.Serializer, rbacv1.SchemeGroupVersion).Encode(role, &body); err != nil {
+				t.Fatal(err)
+			}
+			named := bytes.Replace(body.Bytes(), []byte("@"), []byte(sign), 1)
+			err := client.RbacV1().RESTClient().Post().Resource("clusterroles").SetHeader("Content-Type", runtime.ContentTypeProtobuf).Body(named).Do(t.Context()).Error()
+			if (err != nil) != refused || refused && (!apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "metadata.name") || len(err.Error()) > 2000) {
+				t.Errorf("a role with %q in its name of %d bytes: %.2000v", sign, len(name), err)
+			}
 		}
 	}
 }

@@ -47,21 +47,22 @@ func (p *ControlPlane) openStore(ctx context.Context) (*kine.Store, error) {
 		}
 		return kine.Open(ctx, o)
 	}
+	o.Server = p.config.Server
 	if restored {
-		if err := loadRestored(ctx, o.Path, o.Name, *p.config.Server); err != nil {
+		epoch, err := loadRestored(ctx, o.Path, o.Name, *o.Server)
+		if err != nil {
 			return nil, err
 		}
+		if o.Server.Expected != nil { // another process may take the database over until it is opened
+			server := *o.Server
+			server.Expected = &epoch
+			o.Server = &server
+		}
 	}
-	o.Server = p.config.Server
 	if o.Server.Type.Cached() {
 		o.Path = filepath.Join(p.config.Dir, cacheFile)
 	} else {
 		o.Path, o.Volume = "", nil
-	}
-	if restored && o.Server.Expected != nil { // the database was taken over to load it
-		server := *o.Server
-		server.Expected = nil
-		o.Server = &server
 	}
 	store, err := kine.Open(ctx, o)
 	if err != nil {
@@ -113,13 +114,13 @@ func (p *ControlPlane) SaveFiles(ctx context.Context) error {
 	return saveFiles(ctx, p.store.Kine, p.config.Dir)
 }
 
-// loadRestored replaces what is in the database by the store in a file, and deletes the file. After a crash in between, it does
-// so again, as the space has not run since.
-func loadRestored(ctx context.Context, path, name string, server kine.Server) error {
-	if err := kine.RestoreServer(ctx, path, name, server); err != nil {
-		return err
+// loadRestored replaces what is in the database by the store in a file, and deletes the file. After a crash in between, it does so again:
+// a platform doesn't start a space here that another shard has had since. It returns the epoch of the database.
+func loadRestored(ctx context.Context, path, name string, server kine.Server) (epoch int64, err error) {
+	if epoch, err = kine.RestoreServer(ctx, path, name, server); err != nil {
+		return 0, err
 	}
-	return os.Remove(path)
+	return epoch, os.Remove(path)
 }
 
 // noteAccess writes what is asked about the space while it sleeps. It is called before the store is closed.

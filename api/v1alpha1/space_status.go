@@ -61,6 +61,8 @@ const (
 	ReasonStoreMissing = "StoreMissing"
 	// ReasonNotMoved is that of the event of a space that can't move to another shard.
 	ReasonNotMoved = "NotMoved"
+	// ReasonSnapshotNotLoaded is that of the event of a space that another shard got before its shard had loaded a snapshot that was restored.
+	ReasonSnapshotNotLoaded = "SnapshotNotLoaded"
 	// ReasonHealthy is that of StoreHealthy when it is True.
 	ReasonHealthy = "Healthy"
 	// ReasonStoreTakenOver is that of StoreHealthy when it is False because another process has opened the store in the database

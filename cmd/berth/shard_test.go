@@ -204,6 +204,16 @@ func TestASpaceIsMoved(t *testing.T) {
 	if err := <-ended; err != nil || out.String() != "space.berth.dev/moved moved to moved-1\n" {
 		t.Errorf("printed %q (%v)", out, err)
 	}
+	_, progress, ended = begin(t.Context(), "space", "move", "moved", "--to", "moved-2")
+	contains(t, progress, "waiting for the operator")
+	h.becomes(t, "moved", "moved-1", "moved-0") // as it is drained, for example
+	h.decided(t, "moved", "moved-2")
+	contains(t, progress, "moves from moved-1 to moved-0")
+	h.becomes(t, "moved", "moved-0", "")
+	if err := <-ended; err == nil || err.Error() != "space.berth.dev/moved moved to moved-0, not to moved-2: somebody else had it moved" {
+		t.Errorf("got %v", err)
+	}
+	h.becomes(t, "moved", "moved-1", "")
 
 	event := func(name, message string) {
 		t.Helper()

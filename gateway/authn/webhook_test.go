@@ -307,7 +307,7 @@ func TestAFloodOfTokensIsHeldBack(t *testing.T) {
 	}
 	var flood sync.WaitGroup
 	var busy atomic.Int64
-	const clients, each = 20, 50
+	const clients, each = 40, 25
 	for client := range clients {
 		for i := range each {
 			flood.Go(func() {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// The ports of FreePort are below those that Linux gives to whoever wants any, so that none is taken before it is used.
+// The ports of FreePort are below those that Linux gives to whoever wants any, so that only another test could take one before it is used.
 const firstPort, ports = 20_000, 10_000
 
 var lastPort atomic.Int64 //nolint:gochecknoglobals // of the process

@@ -117,19 +117,25 @@ func (p *Plan) balanceAmong(rested []*load, now time.Time) (Move, bool) {
 		compare := func(a, b *load) int {
 			return cmp.Or(cmp.Compare(by.measure(a), by.measure(b)), cmp.Compare(a.spaces, b.spaces), cmp.Compare(a.Name, b.Name))
 		}
-		from, to := slices.MaxFunc(rested, compare), slices.MinFunc(open, compare)
-		if from == to || by.measure(from)-by.measure(to) <= by.gap(from, to) || by.awake && float64(from.awake) <= awakePart*awake {
-			continue
+		to := slices.MinFunc(open, compare)
+		sources := slices.SortedFunc(slices.Values(rested), func(a, b *load) int { return compare(b, a) })
+		for _, from := range sources { // the first one may have nothing that can move
+			if from == to || by.measure(from)-by.measure(to) <= by.gap(from, to) {
+				break
+			}
+			if by.awake && float64(from.awake) <= awakePart*awake {
+				continue
+			}
+			space := p.next(from, func(s *Space) bool {
+				return s.Awake == by.awake && !s.Busy && now.Sub(s.Moved) >= MoveInterval && !p.atDedicatedMax(s, to)
+			})
+			if space == nil {
+				continue
+			}
+			from.Balanced, to.Balanced = now, now
+			p.put(*space, to.Name)
+			return Move{Space: space.Name, From: from.Name, To: to.Name, Reason: Balance}, true
 		}
-		space := p.next(from, func(s *Space) bool {
-			return s.Awake == by.awake && !s.Busy && now.Sub(s.Moved) >= MoveInterval && !p.atDedicatedMax(s, to)
-		})
-		if space == nil {
-			continue
-		}
-		from.Balanced, to.Balanced = now, now
-		p.put(*space, to.Name)
-		return Move{Space: space.Name, From: from.Name, To: to.Name, Reason: Balance}, true
 	}
 	return Move{}, false
 }

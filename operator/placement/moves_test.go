@@ -135,6 +135,10 @@ func TestADedicatedSpaceThatIsUsedIsDisturbedLast(t *testing.T) {
 	if moves := New(all, spaces[:7]).Moves(now); len(moves) > 0 {
 		t.Errorf("for balance, %v are moved", moves)
 	}
+	three := append(slices.Clone(all), Shard{Name: "c", Ready: true, MemoryLimit: 8 * gib, DedicatedMax: ptr.To[int32](100)})
+	if diff := cmp.Diff([]Move{{"acme-b-000", "b", "c", Balance}}, New(three, slices.Concat(spaces[:7], on("b", "acme", 6, false))).Moves(now)); diff != "" {
+		t.Error("the shard with the next most spaces is balanced: ", diff)
+	}
 	draining := with(all, "a", func(s *Shard) { s.Draining = true })
 	if diff := cmp.Diff([]Move{{"acme-a-007", "a", "b", Drain}, {"acme-a-000", "a", "b", Drain}}, New(draining, spaces).Moves(now)); diff != "" {
 		t.Error("the sleeping space leaves first: ", diff)

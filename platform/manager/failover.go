@@ -221,7 +221,7 @@ func (m *Manager) saveFiles(ctx context.Context, name string) {
 }
 
 // leaveFiles removes the directory of a space that another shard has, once the database has its files. A crash of this process before it
-// saved them is the only reason why it hasn't.
+// saved them is the only reason why it hasn't, unless the space is being deleted.
 func (m *Manager) leaveFiles(ctx context.Context, object *v1alpha1.Space) error {
 	name := object.Name
 	server, err := m.serverOf(ctx, object)
@@ -231,6 +231,9 @@ func (m *Manager) leaveFiles(ctx context.Context, object *v1alpha1.Space) error 
 	files, _, err := kine.ReadFiles(ctx, name, *server)
 	if err != nil {
 		return err
+	}
+	if files.Epoch == 0 && !object.DeletionTimestamp.IsZero() {
+		return nil // the other shard may have dropped the database, which must not get the keys of a deleted space
 	}
 	if files.Epoch == 0 {
 		data, err := spacefiles.Read(datadir.Space(m.config.DataDir, name))

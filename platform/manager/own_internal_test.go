@@ -223,6 +223,60 @@ func TestTheSpacesOfAShardAreKnownWhenItStarts(t *testing.T) {
 	}
 }
 
+// D1, D5: a shard that has given a space away doesn't serve it again, although its watch still says that the space is here, and so do the files.
+func TestAShardThatIsBehindServesNoSpaceThatHasMoved(t *testing.T) {
+	m := newOnShard(t)
+	cluster, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.objects, err = spaceobjects.Open(cluster.Config(), "own-behind"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.objects.Define(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]*v1alpha1.Space{}
+	for name, movingTo := range map[string]string{"own-behind-moving": "there", "own-behind-before": ""} {
+		id, err := datadir.StoreID(m.config.DataDir, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &v1alpha1.Space{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{translate.AnnotationStore: id}, Finalizers: []string{v1alpha1.Finalizer}},
+			Spec:       v1alpha1.SpaceSpec{PlatformName: "own-behind"},
+		}
+		if err := m.objects.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			object.Finalizers = nil
+			_ = m.objects.Client.Update(context.Background(), object)
+			_ = m.objects.Client.Delete(context.Background(), object)
+		})
+		object.Status.Shard, object.Status.MovingTo = "here", movingTo
+		if err := m.objects.Client.Status().Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		objects[name] = object
+	}
+	stop, err := m.objects.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop() // it is behind from now on
+	m.moved.Store("own-behind-before", "there")
+	for name, object := range objects {
+		object.Status.Shard, object.Status.MovingTo, object.Status.Moves = "there", "", ptr.To(int64(1))
+		if err := m.objects.Client.Status().Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := m.reconcile(t.Context(), name); again != busyRetry || err != nil || m.applied.get(name) != nil {
+			t.Errorf("%s: it is run, or is reconciled again after %s (%v)", name, again, err)
+		}
+	}
+}
+
 // Requests to a space that has moved here wait until it is served, and get no 401 because its keys aren't here yet. Those to others don't.
 func TestRequestsToASpaceThatArrivesWait(t *testing.T) {
 	moved := func(change func(*v1alpha1.Space)) *v1alpha1.Space {

@@ -147,6 +147,13 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 			return 0, errors.Join(err, m.writeStatus(ctx, object, err))
 		}
 	}
+	if object != nil && m.mayBeGone(object) {
+		if err := m.checkHere(ctx, name); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return busyRetry, nil // the watch is behind
+		} else if err != nil {
+			return 0, err
+		}
+	}
 	switch {
 	case m.deletions.has(name):
 		if object != nil && object.DeletionTimestamp.IsZero() {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -138,6 +139,16 @@ func (m *Manager) isElsewhere(object *v1alpha1.Space) bool {
 	}
 	store, err := datadir.KnownStoreID(m.config.DataDir, object.Name)
 	return err != nil || store != claimedBy(object) // else, its store is here, and the platform has shards since now
+}
+
+// mayBeGone reports whether a space that isn't run may have moved away, though its object says that it is here: the watch can be behind by as much
+// as a move takes, and the files of the space stay until the other shard has confirmed that it has them.
+func (m *Manager) mayBeGone(object *v1alpha1.Space) bool {
+	if m.config.Shard == "" || object.Status.Shard != m.config.Shard || m.applied.get(object.Name) != nil {
+		return false
+	}
+	_, moved := m.moved.Load(object.Name)
+	return moved || object.Status.MovingTo != ""
 }
 
 // ensureOnShard is [Manager.Ensure] for a process that is a shard. The space may be on another one, and which shard gets a new space is the
@@ -289,11 +300,12 @@ func (m *Manager) leftBehind(ctx context.Context, object *v1alpha1.Space) (again
 		}
 		return 0, nil
 	}
-	if current.Spec.Store.InServer() && !m.isRestored(name) {
-		if err := errors.Join(outdate(dir), m.leaveFiles(ctx, current)); err != nil {
-			return 0, err
+	if current.Spec.Store.InServer() {
+		if m.isRestored(name) {
+			m.recordEvent(ctx, current, corev1.EventTypeWarning, v1alpha1.ReasonSnapshotNotLoaded, "not-loaded-"+current.ResourceVersion,
+				"a snapshot was restored on shard "+m.config.Shard+", which may not have loaded it before shard "+current.Status.Shard+" got the space; look whether the space has it, or restore it again")
 		}
-		return 0, nil
+		return 0, errors.Join(outdate(dir), m.leaveFiles(ctx, current))
 	}
 	moves, err := datadir.Moves(dir)
 	if err != nil {

@@ -195,7 +195,7 @@ func (m *Manager) beginInPod(ctx context.Context, name string, p *dedicated.Proc
 			err = errors.New("spec.store is gone")
 		}
 		if restored := filepath.Join(dir, "store.db"); err == nil && m.isRestored(name) {
-			if err = kine.RestoreServer(ctx, restored, name, *server); err == nil {
+			if _, err = kine.RestoreServer(ctx, restored, name, *server); err == nil {
 				err = os.Remove(restored)
 			}
 		}

@@ -4,9 +4,8 @@
 package peers
 
 import (
-	"net"
+	"errors"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,8 +40,8 @@ func (o *Options) Enabled() bool { return o.Name != "" }
 // Check fails with a [fielderror.Error] that names the flag.
 func (o *Options) Check() error {
 	if !o.Enabled() {
-		if o.Namespace != "" || o.Address != "" || o.Selector != "" {
-			return fielderror.New("shard", "", "--shard-namespace, --shard-address, and --shard-space-selector need the name of the shard, too")
+		if o.Namespace != "" || o.Address != "" || o.Selector != "" || o.Zone != "" {
+			return fielderror.New("shard", "", "--shard-namespace, --shard-address, --shard-zone, and --shard-space-selector need the name of the shard, too")
 		}
 		return nil
 	}
@@ -58,12 +57,9 @@ func (o *Options) Check() error {
 	if o.DrainTimeout < 0 {
 		return fielderror.New("shard-drain-timeout", o.DrainTimeout, "must be a duration, or 0 to leave the spaces where they are")
 	}
-	host, port, err := net.SplitHostPort(o.Address)
-	if err == nil {
-		_, err = netip.ParseAddr(host)
-	}
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
+	address, err := netip.ParseAddrPort(o.Address)
+	if err == nil && (address.Addr().IsUnspecified() || address.Addr().IsMulticast() || address.Port() == 0) {
+		err = errors.New("nobody reaches this address")
 	}
 	if err != nil {
 		return fielderror.New("shard-address", o.Address, "must be IP:PORT of this machine or pod that the other shards reach: %w", err)

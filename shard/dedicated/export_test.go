@@ -44,11 +44,30 @@ func Hanging() Endpoint {
 	dial := func(context.Context) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go func() {
-			if _, err := http.ReadRequest(bufio.NewReader(theirs)); err == nil {
+			if r, err := http.ReadRequest(bufio.NewReader(theirs)); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
 				_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 			}
 		}()
 		return &unwritable{Conn: ours}, nil
+	}
+	return Endpoint{"nowhere", dial, dial}
+}
+
+// Leaving is where a process answers one request on a connection, and closes it when it has the next one.
+func Leaving() Endpoint {
+	dial := func(context.Context) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			defer theirs.Close()
+			from := bufio.NewReader(theirs)
+			if r, err := http.ReadRequest(from); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				_, _ = http.ReadRequest(from)
+			}
+		}()
+		return ours, nil
 	}
 	return Endpoint{"nowhere", dial, dial}
 }

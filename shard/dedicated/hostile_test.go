@@ -17,9 +17,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/control"
@@ -119,15 +121,18 @@ func TestHostileHeadersOfAProcessAreRefused(t *testing.T) {
 
 // D5: a write that the process may have done is not answered with 503, after which clients would send it again.
 func TestAWriteThatMayHaveBeenDoneGetsNoAnswer(t *testing.T) {
-	answered := func(p *dedicated.Process, method string) (answered bool) {
+	answered := func(p *dedicated.Process, method string, header ...string) (answered bool) {
 		defer func() {
 			reason := recover()
 			if err, _ := reason.(error); reason != nil && !errors.Is(err, http.ErrAbortHandler) {
 				panic(reason)
 			}
 		}()
-		w := httptest.NewRecorder()
-		p.Handler().ServeHTTP(w, httptest.NewRequest(method, "/api/v1/namespaces/default/configmaps", strings.NewReader("{}")))
+		r, w := httptest.NewRequest(method, "/api/v1/namespaces/default/configmaps", strings.NewReader("{}")), httptest.NewRecorder()
+		for _, name := range header {
+			r.Header.Set(name, "x")
+		}
+		p.Handler().ServeHTTP(w, r)
 		return w.Code == http.StatusServiceUnavailable
 	}
 	ends := takenOver(t, func(io.Writer) error { return errors.New("the process ends") })
@@ -141,11 +146,31 @@ func TestAWriteThatMayHaveBeenDoneGetsNoAnswer(t *testing.T) {
 		}
 	}
 	closed := dedicated.NewRemote("mine", "", dedicated.Hanging(), nil, nil, klog.Background())
-	if answered(closed, http.MethodPost) {
+	processed := 0 // each on a connection of its own, which the next one finds closed, unless it isn't ready yet to be used again
+	for !answered(closed, http.MethodPost) {
+		if processed++; processed == 100 {
+			t.Fatal("a write of which nothing was sent, because its connection is closed, is not answered with 503")
+		}
+	}
+	if processed == 0 {
 		t.Error("the first request isn't answered by the process")
 	}
-	if !answered(closed, http.MethodPost) {
-		t.Error("a write of which nothing was sent, because its connection is closed, is not answered with 503")
+	leaves := dedicated.NewRemote("mine", "", dedicated.Leaving(), nil, nil, klog.Background())
+	for range 10 {
+		if answered(leaves, http.MethodPost, "Idempotency-Key", "X-Idempotency-Key") {
+			t.Error("a write that a process may have done before it closed the connection is answered with 503")
+		}
+	}
+}
+
+// U5: the answer to a write that is refused while its body is read says why. The process doesn't get all of it.
+func TestAWriteThatIsRefusedSaysWhy(t *testing.T) {
+	process := dedicated.NewRemote("mine", "", dedicated.Silent(), nil, nil, klog.Background())
+	body := io.MultiReader(strings.NewReader("{"), iotest.ErrReader(apierrors.NewBadRequest("of another tenant")))
+	r, w := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/default/configmaps", body), httptest.NewRecorder()
+	process.Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "of another tenant") {
+		t.Errorf("it is answered with %d: %s", w.Code, w.Body)
 	}
 }
 

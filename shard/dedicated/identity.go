@@ -16,12 +16,15 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/berth-dev/berth/control"
 	"github.com/berth-dev/berth/identity"
+	"github.com/berth-dev/berth/internal/httpstatus"
 	"github.com/berth-dev/berth/shard/credentials"
 )
 
@@ -106,7 +109,10 @@ func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "space", r.In.Host
 			r.Out.Header.Del(certificateHeader)
 			r.Out.Header.Del(identityHeader)
-			// The transport asks for the body again when it has written nothing to a connection, which the process had closed.
+			// The transport asks for the body again when it knows that it has written nothing, because the process had closed the
+			// connection. With one of these headers, it would also ask, and repeat a request, after it has written something.
+			r.Out.Header.Del("Idempotency-Key")
+			r.Out.Header.Del("X-Idempotency-Key")
 			r.Out.GetBody = func() (io.ReadCloser, error) { return nil, errNotSent }
 			who := identity.From(r.In.Context())
 			if _, ok := credentials.HostTokenOf(r.In); ok || who != nil {
@@ -123,10 +129,16 @@ func proxy(at Endpoint) (*httputil.ReverseProxy, *http.Transport) {
 		FlushInterval: -1, // needed for watches
 		Transport:     finalOnly{transport},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if !repeatable(r, err) {
+			refused := apierrors.APIStatus(nil)
+			switch {
+			case errors.As(err, &refused): // by whoever reads the body before the process, which never gets all of it
+				status := refused.Status()
+				httpstatus.Write(w, int(status.Code), status.Reason, status.Message, 0)
+			case repeatable(r, err):
+				unavailable(w)
+			default:
 				panic(http.ErrAbortHandler)
 			}
-			unavailable(w)
 		},
 	}, transport
 }
@@ -165,12 +177,5 @@ func (c untraced) Value(key any) any {
 
 // unavailable responds while the process does not run. Clients retry.
 func unavailable(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", "1")
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: "the space's process is starting; try again later", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
-	})
+	httpstatus.Write(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the space's process is starting; try again later", time.Second)
 }

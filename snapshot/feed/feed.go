@@ -161,7 +161,7 @@ func (f *Feed) await(confirmed chan struct{}, began time.Time) {
 		case <-timer.C:
 		}
 		f.mu.Lock()
-		answers := f.polls > 0 || !f.ended.Before(began) // otherwise, it uploads what it was told then
+		answers := f.polls > 0 || !f.ended.Before(began) // if no request waits, one has ended since, and the platform uploads
 		f.mu.Unlock()
 		left := closeTimeout - time.Since(began)
 		if !answers || left <= 0 {

@@ -206,7 +206,7 @@ func (f *follower) shut(flush bool) {
 	f.mu.Unlock()
 	f.runs.Wait()
 	f.mu.Lock()
-	f.store = nil
+	f.store, f.publishedAt = nil, time.Time{} // published at once: there may be nothing more to publish
 	if f.state.Reason == UpToDate && !f.pending.IsZero() {
 		f.state.Reason = Behind
 	}

@@ -41,7 +41,10 @@ func (r *Replicator) Follow(ctx context.Context, space string, from Remote, fore
 	f := r.follower(space, true)
 	select {
 	case f.following <- struct{}{}:
-		defer func() { <-f.following }()
+		defer func() {
+			<-f.following
+			f.publish()
+		}()
 	case <-ctx.Done():
 		return
 	}

@@ -143,12 +143,8 @@ func TestTheStoreOfAnotherProcessIsReplicated(t *testing.T) {
 		t.Errorf("without trust, the replica is opened: %v", err)
 	}
 	s.put(key(2), "just before")
-	began := time.Now()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 10*time.Second { // more than what a close waits, on a busy machine
-		t.Errorf("the store was closed within %s", took)
 	}
 	have, err = restored(t, bucket.Trusted(), "apart/latest")
 	if err != nil || have[key(2)] != "just before" {

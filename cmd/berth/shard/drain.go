@@ -134,7 +134,8 @@ func count(ctx context.Context, host client.Reader, shard *v1alpha1.Shard) (left
 				if one.Status.MovingTo != "" {
 					moving++
 				}
-				if one.Spec.Isolation == v1alpha1.Dedicated && shard.Status.DedicatedMax == nil {
+				isDedicated := one.Spec.Isolation == v1alpha1.Dedicated || one.Status.Isolation == v1alpha1.Dedicated // it may have outgrown its share
+				if isDedicated && shard.Status.DedicatedMax == nil {
 					fixed++
 				}
 			}

@@ -4,6 +4,7 @@
 package space
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,8 @@ The command sets the annotation berth.dev/move-to of the space. The operator che
 move, and without --to, chooses the shard. 'berth shard list' lists the shards, and
 'berth space list -o wide' shows which one has a space.
 
-The command exits with code 1 if the operator refuses the move, or if the space hasn't
-arrived when --timeout expires; the move continues.`,
+The command exits with code 1 if the operator refuses the move, if the space moves to
+another shard than --to, or if it hasn't arrived when --timeout expires; the move continues.`,
 		Example: `  berth space move team-a
   berth space move team-a --to berth-2 --timeout 10m`,
 		Args:              cobra.ExactArgs(1),
@@ -59,7 +60,7 @@ arrived when --timeout expires; the move continues.`,
 				change.Line(cmd, name, "already on "+to)
 				return nil
 			}
-			m := &move{host: host, space: space, from: space.Status.Shard}
+			m := &move{host: host, space: space, from: space.Status.Shard, to: to}
 			if change.Sends() {
 				if err := m.note(cmd.Context()); err != nil {
 					return err
@@ -98,6 +99,7 @@ type move struct {
 	host  *hostapi.Client
 	space *v1alpha1.Space
 	from  string
+	to    string // "" if the operator chooses one
 	// earlier are the versions of earlier events, by name. It is nil if events can't be read.
 	earlier map[string]string
 	refused error
@@ -135,6 +137,9 @@ func (m *move) await(ctx context.Context, cmd *cobra.Command) error {
 		case status.MovingTo != "":
 			return false, fmt.Sprintf("moves from %s to %s", status.Shard, status.MovingTo), nil
 		case status.Shard != m.from:
+			if m.to != "" && status.Shard != m.to { // it moved already, or its shard died
+				m.refused = fmt.Errorf("%s moved to %s, not to %s: %s", progress.Name(m.space), status.Shard, m.to, cmp.Or(m.reason(ctx), "somebody else had it moved"))
+			}
 			return true, "", nil
 		case asked:
 			return false, "waiting for the operator", nil
@@ -149,16 +154,25 @@ func (m *move) await(ctx context.Context, cmd *cobra.Command) error {
 
 // refusal returns why the operator does not move the space, or nil if there is no event yet and it isn't the last look.
 func (m *move) refusal(ctx context.Context, last bool) error {
-	list, err := m.events(ctx)
-	if err == nil && m.earlier != nil {
-		for i := range list.Items {
-			if event := &list.Items[i]; m.earlier[event.Name] != event.ResourceVersion {
-				return fmt.Errorf("%s stays on %s: %s", progress.Name(m.space), m.from, event.Message)
-			}
-		}
+	if reason := m.reason(ctx); reason != "" {
+		return fmt.Errorf("%s stays on %s: %s", progress.Name(m.space), m.from, reason)
 	}
 	if last || m.earlier == nil {
 		return fmt.Errorf("%s stays on %s; 'berth space describe %s' shows events with the reason", progress.Name(m.space), m.from, m.space.Name)
 	}
 	return nil
+}
+
+// reason returns what an event says that has come since the move was asked for; "" if there is none.
+func (m *move) reason(ctx context.Context) string {
+	list, err := m.events(ctx)
+	if err != nil || m.earlier == nil {
+		return ""
+	}
+	for i := range list.Items {
+		if event := &list.Items[i]; m.earlier[event.Name] != event.ResourceVersion {
+			return event.Message
+		}
+	}
+	return ""
 }
