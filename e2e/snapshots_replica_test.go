@@ -158,8 +158,14 @@ func writeUntilKilled(t *testing.T, space *cluster, bucket string, during time.D
 	eventually(t, func() error {
 		mu.Lock()
 		defer mu.Unlock()
-		if n := len(at); n < 200 || time.Since(began) < during {
-			return fmt.Errorf("%d writes", n)
+		early := 0
+		for _, when := range at {
+			if time.Since(when) > 3*time.Second { // earlier than what a lost volume may lose, on a busy machine
+				early++
+			}
+		}
+		if early < 100 || time.Since(began) < during {
+			return fmt.Errorf("%d writes, %d of them early", len(at), early)
 		}
 		return nil
 	})
@@ -183,7 +189,7 @@ func writeUntilKilled(t *testing.T, space *cluster, bucket string, during time.D
 			}
 		}
 		t.Logf("%d writes were acknowledged %s before the kill or earlier, of which %d are lost; of the later ones, %d", early, killed.Sub(before), lostEarly, lost-lostEarly)
-		if lostEarly > 0 || early < 100 {
+		if lostEarly > 0 {
 			t.Errorf("of %d writes that were acknowledged %s before the kill or earlier, %d are lost", early, killed.Sub(before), lostEarly)
 		}
 	}

@@ -178,6 +178,35 @@ func TestADrainShowsItsProgress(t *testing.T) {
 	}
 }
 
+// T9: a drain doesn't wait for spaces that stay, and says how they move, too.
+func TestADrainEndsWithSpacesThatStay(t *testing.T) {
+	h := use(t)
+	h.make(t, newShard("default", "outgrown-0"))
+	h.spaceOn(t, "outgrown", "outgrown-0")
+	change := func(part, patch string) {
+		t.Helper()
+		space := &v1alpha1.Space{ObjectMeta: metav1.ObjectMeta{Name: "outgrown"}}
+		var err error
+		if part == "status" {
+			err = h.Status().Patch(t.Context(), space, client.RawPatch("application/merge-patch+json", []byte(patch)))
+		} else {
+			err = h.Patch(t.Context(), space, client.RawPatch("application/merge-patch+json", []byte(patch)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("spec", `{"spec":{"dedicateAfterSeconds":600}}`)
+	change("status", `{"status":{"isolation":"Dedicated","conditions":[{"type":"WithinShare","status":"True","reason":"Dedicated","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	if _, _, err := berth(t, "shard", "drain", "outgrown-0"); err == nil || !strings.Contains(err.Error(), "spec.dedicateAfterSeconds to 0") {
+		t.Errorf("got %v", err)
+	}
+	change("spec", `{"spec":{"dedicateAfterSeconds":0}}`)
+	if _, _, err := berth(t, "shard", "drain", "outgrown-0", "--timeout", "5s"); err == nil || !strings.Contains(err.Error(), "1 space left") {
+		t.Errorf("when it is about to be shared again, got %v", err)
+	}
+}
+
 // T9: a space moves, and the command prints where, or why not.
 func TestASpaceIsMoved(t *testing.T) {
 	h := use(t)
@@ -210,7 +239,7 @@ func TestASpaceIsMoved(t *testing.T) {
 	h.decided(t, "moved", "moved-2")
 	contains(t, progress, "moves from moved-1 to moved-0")
 	h.becomes(t, "moved", "moved-0", "")
-	if err := <-ended; err == nil || err.Error() != "space.berth.dev/moved moved to moved-0, not to moved-2: somebody else had it moved" {
+	if err := <-ended; err == nil || err.Error() != "space.berth.dev/moved moved to moved-0, not to moved-2: it was moved meanwhile; run the command again" {
 		t.Errorf("got %v", err)
 	}
 	h.becomes(t, "moved", "moved-1", "")

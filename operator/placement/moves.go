@@ -120,10 +120,10 @@ func (p *Plan) balanceAmong(rested []*load, now time.Time) (Move, bool) {
 		to := slices.MinFunc(open, compare)
 		sources := slices.SortedFunc(slices.Values(rested), func(a, b *load) int { return compare(b, a) })
 		for _, from := range sources { // the first one may have nothing that can move
-			if from == to || by.measure(from)-by.measure(to) <= by.gap(from, to) {
+			if from == to {
 				break
 			}
-			if by.awake && float64(from.awake) <= awakePart*awake {
+			if by.measure(from)-by.measure(to) <= by.gap(from, to) || by.awake && float64(from.awake) <= awakePart*awake {
 				continue
 			}
 			space := p.next(from, func(s *Space) bool {

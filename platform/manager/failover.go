@@ -221,30 +221,32 @@ func (m *Manager) saveFiles(ctx context.Context, name string) {
 }
 
 // leaveFiles removes the directory of a space that another shard has, once the database has its files. A crash of this process before it
-// saved them is the only reason why it hasn't, unless the space is being deleted.
-func (m *Manager) leaveFiles(ctx context.Context, object *v1alpha1.Space) error {
+// saved them is the only reason why it hasn't, unless the space is being deleted. It reports false if the directory stays: the database has
+// nothing, and the directory has a snapshot that was restored.
+func (m *Manager) leaveFiles(ctx context.Context, object *v1alpha1.Space) (left bool, err error) {
 	name := object.Name
 	server, err := m.serverOf(ctx, object)
 	if err != nil {
-		return err
+		return false, err
 	}
 	files, _, err := kine.ReadFiles(ctx, name, *server)
-	if err != nil {
-		return err
-	}
-	if files.Epoch == 0 && !object.DeletionTimestamp.IsZero() {
-		return nil // the other shard may have dropped the database, which must not get the keys of a deleted space
-	}
-	if files.Epoch == 0 {
+	switch {
+	case err != nil:
+		return false, err
+	case files.Epoch > 0:
+	case !object.DeletionTimestamp.IsZero(): // the other shard may have dropped the database, which must not get the keys of a deleted space
+	case m.isRestored(name):
+		return false, nil
+	default:
 		data, err := spacefiles.Read(datadir.Space(m.config.DataDir, name))
-		if err != nil {
-			return err
+		if err == nil {
+			err = kine.SaveFiles(ctx, name, *server, data)
 		}
-		if err := kine.SaveFiles(ctx, name, *server, data); err != nil {
-			return err
+		if err != nil {
+			return false, err
 		}
 	}
-	return m.discard(name)
+	return true, m.discard(name)
 }
 
 // isRestored reports whether the directory of a space has a store that a restore has put there, and that no start has loaded yet.

@@ -236,8 +236,19 @@ func TestAShardThatIsBehindServesNoSpaceThatHasMoved(t *testing.T) {
 	if err := m.objects.Define(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	spaces := map[string]struct {
+		movingTo string // as the watch says
+		stored   bool   // in a database server, so that there are no files any more
+		shard    string // that has it now
+		moves    int64
+	}{
+		"own-behind-moving": {movingTo: "there", shard: "there", moves: 1},
+		"own-behind-before": {shard: "there", moves: 1},
+		"own-behind-back":   {movingTo: "there", shard: "here", moves: 2},
+		"own-behind-stored": {stored: true, shard: "there", moves: 1},
+	}
 	objects := map[string]*v1alpha1.Space{}
-	for name, movingTo := range map[string]string{"own-behind-moving": "there", "own-behind-before": ""} {
+	for name, is := range spaces {
 		id, err := datadir.StoreID(m.config.DataDir, name)
 		if err != nil {
 			t.Fatal(err)
@@ -245,6 +256,12 @@ func TestAShardThatIsBehindServesNoSpaceThatHasMoved(t *testing.T) {
 		object := &v1alpha1.Space{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{translate.AnnotationStore: id}, Finalizers: []string{v1alpha1.Finalizer}},
 			Spec:       v1alpha1.SpaceSpec{PlatformName: "own-behind"},
+		}
+		if is.stored {
+			object.Spec.Store = v1alpha1.Store{Type: v1alpha1.StorePostgreSQL, SecretName: "store"}
+			if err := os.RemoveAll(datadir.Space(m.config.DataDir, name)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := m.objects.Client.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
@@ -254,7 +271,7 @@ func TestAShardThatIsBehindServesNoSpaceThatHasMoved(t *testing.T) {
 			_ = m.objects.Client.Update(context.Background(), object)
 			_ = m.objects.Client.Delete(context.Background(), object)
 		})
-		object.Status.Shard, object.Status.MovingTo = "here", movingTo
+		object.Status.Shard, object.Status.MovingTo = "here", is.movingTo
 		if err := m.objects.Client.Status().Update(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
@@ -265,14 +282,18 @@ func TestAShardThatIsBehindServesNoSpaceThatHasMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop() // it is behind from now on
-	m.moved.Store("own-behind-before", "there")
-	for name, object := range objects {
-		object.Status.Shard, object.Status.MovingTo, object.Status.Moves = "there", "", ptr.To(int64(1))
+	for name, is := range spaces {
+		object := objects[name]
+		object.Status.Shard, object.Status.MovingTo, object.Status.Moves = is.shard, "", ptr.To(is.moves)
 		if err := m.objects.Client.Status().Update(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
+		m.moved.Store(name, "there")
 		if again, err := m.reconcile(t.Context(), name); again != busyRetry || err != nil || m.applied.get(name) != nil {
 			t.Errorf("%s: it is run, or is reconciled again after %s (%v)", name, again, err)
+		}
+		if to := m.ShardOf(name); to != "there" {
+			t.Errorf("%s: requests are sent to shard %q", name, to)
 		}
 	}
 }

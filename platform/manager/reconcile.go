@@ -136,6 +136,11 @@ func (m *Manager) owns(object *v1alpha1.Space) bool {
 // again at any moment, and continues where it, or an earlier process, stopped.
 func (m *Manager) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	object := m.objects.Get(name)
+	if object != nil && m.mayBeGone(object) {
+		if is, err := m.isBehind(ctx, object); is || err != nil {
+			return busyRetry, err
+		}
+	}
 	if object != nil && !m.deletions.has(name) && m.mayTakeFiles(object) {
 		err := m.takeFiles(ctx, object)
 		switch {
@@ -145,13 +150,6 @@ func (m *Manager) reconcile(ctx context.Context, name string) (again time.Durati
 			return refreshInterval, m.writeStatus(ctx, object, err)
 		case err != nil:
 			return 0, errors.Join(err, m.writeStatus(ctx, object, err))
-		}
-	}
-	if object != nil && m.mayBeGone(object) {
-		if err := m.checkHere(ctx, name); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return busyRetry, nil // the watch is behind
-		} else if err != nil {
-			return 0, err
 		}
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,6 +150,23 @@ func (m *Manager) mayBeGone(object *v1alpha1.Space) bool {
 	}
 	_, moved := m.moved.Load(object.Name)
 	return moved || object.Status.MovingTo != ""
+}
+
+// isBehind reports whether the host says something else now of where a space is than the watch.
+func (m *Manager) isBehind(ctx context.Context, object *v1alpha1.Space) (bool, error) {
+	current := &v1alpha1.Space{}
+	err := m.objects.Client.Get(ctx, client.ObjectKey{Name: object.Name}, current)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read Space object %s: %w", object.Name, err)
+	}
+	if current.UID != object.UID || current.Status.Shard != object.Status.Shard || ptr.Deref(current.Status.Moves, 0) != ptr.Deref(object.Status.Moves, 0) {
+		return true, nil
+	}
+	m.moved.Delete(object.Name) // it has come back
+	return false, nil
 }
 
 // ensureOnShard is [Manager.Ensure] for a process that is a shard. The space may be on another one, and which shard gets a new space is the
@@ -302,10 +320,15 @@ func (m *Manager) leftBehind(ctx context.Context, object *v1alpha1.Space) (again
 	}
 	if current.Spec.Store.InServer() {
 		if m.isRestored(name) {
-			m.recordEvent(ctx, current, corev1.EventTypeWarning, v1alpha1.ReasonSnapshotNotLoaded, "not-loaded-"+current.ResourceVersion,
+			m.recordEvent(ctx, current, corev1.EventTypeWarning, v1alpha1.ReasonSnapshotNotLoaded, fmt.Sprint("not-loaded-", ptr.Deref(current.Status.Moves, 0)),
 				"a snapshot was restored on shard "+m.config.Shard+", which may not have loaded it before shard "+current.Status.Shard+" got the space; look whether the space has it, or restore it again")
 		}
-		return 0, errors.Join(outdate(dir), m.leaveFiles(ctx, current))
+		outdated := outdate(dir) // until the database can be asked
+		left, err := m.leaveFiles(ctx, current)
+		if err = errors.Join(outdated, err); err == nil && !left {
+			return labelRetry, nil
+		}
+		return 0, err
 	}
 	moves, err := datadir.Moves(dir)
 	if err != nil {

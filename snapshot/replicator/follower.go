@@ -373,8 +373,8 @@ func (f *follower) stopLocked() {
 	f.idle, f.pending, f.state, f.retry = true, time.Time{}, State{}, 0
 }
 
-// publish publishes the state, at once if it is another one, and otherwise after a while, so that neither a busy space nor a process that says
-// something else each time has a status written each second.
+// publish publishes the state, at once if it is another one or the store has been closed, and otherwise after a while, so that neither a busy space
+// nor a process that says something else each time has a status written each second. How often a process opens a store is limited.
 func (f *follower) publish() {
 	f.mu.Lock()
 	f.state.Since = f.pending

@@ -102,7 +102,7 @@ func drained(ctx context.Context, cmd *cobra.Command, host *hostapi.Client, shar
 			counted = time.Now()
 		}
 		if left > 0 && left == fixed {
-			ended = fmt.Errorf("%d dedicated spaces run on the machine of %s, and stay there; set spec.isolation of their Space objects to Shared, and they move, too", fixed, progress.Name(shard))
+			ended = fmt.Errorf("%d dedicated spaces run on the machine of %s, and stay there; set spec.isolation of their Space objects to Shared, or spec.dedicateAfterSeconds to 0 of those that have outgrown their share, and they move, too", fixed, progress.Name(shard))
 			return true, "", nil
 		}
 		message := fmt.Sprintf("%d spaces left, %d moving", left, moving)
@@ -134,8 +134,7 @@ func count(ctx context.Context, host client.Reader, shard *v1alpha1.Shard) (left
 				if one.Status.MovingTo != "" {
 					moving++
 				}
-				isDedicated := one.Spec.Isolation == v1alpha1.Dedicated || one.Status.Isolation == v1alpha1.Dedicated // it may have outgrown its share
-				if isDedicated && shard.Status.DedicatedMax == nil {
+				if shard.Status.DedicatedMax == nil && (one.Spec.Isolation == v1alpha1.Dedicated || hasOutgrown(one)) {
 					fixed++
 				}
 			}
@@ -144,4 +143,10 @@ func count(ctx context.Context, host client.Reader, shard *v1alpha1.Shard) (left
 			return left, moving, fixed, nil
 		}
 	}
+}
+
+// hasOutgrown reports whether a space has a process of its own, and keeps it, because it has outgrown its share of the shared one.
+func hasOutgrown(s *v1alpha1.Space) bool {
+	within := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionWithinShare)
+	return within != nil && within.Reason == v1alpha1.ReasonDedicated && ptr.Deref(s.Spec.DedicateAfterSeconds, 0) != 0
 }

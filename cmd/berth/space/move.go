@@ -136,13 +136,13 @@ func (m *move) await(ctx context.Context, cmd *cobra.Command) error {
 		switch status := m.space.Status; {
 		case status.MovingTo != "":
 			return false, fmt.Sprintf("moves from %s to %s", status.Shard, status.MovingTo), nil
-		case status.Shard != m.from:
-			if m.to != "" && status.Shard != m.to { // it moved already, or its shard died
-				m.refused = fmt.Errorf("%s moved to %s, not to %s: %s", progress.Name(m.space), status.Shard, m.to, cmp.Or(m.reason(ctx), "somebody else had it moved"))
-			}
+		case status.Shard != m.from && (m.to == "" || status.Shard == m.to):
 			return true, "", nil
 		case asked:
 			return false, "waiting for the operator", nil
+		case status.Shard != m.from: // it moved already, or its shard died
+			m.refused = fmt.Errorf("%s moved to %s, not to %s: %s", progress.Name(m.space), status.Shard, m.to, cmp.Or(m.reason(ctx), "it was moved meanwhile; run the command again"))
+			return true, "", nil
 		case decided.IsZero():
 			decided = time.Now()
 		}
