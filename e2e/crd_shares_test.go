@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -208,7 +209,21 @@ func TestDefinitionsOfTheHostAreShared(t *testing.T) {
 			t.Errorf("the space that sleeps is %s after a change", state)
 		}
 		solar.definedBy(t, "color", "red") // its own, as it was
-		solar.kubectl(t, "delete", "crd", "gadgets.example.com")
+		// Whoever waits for the end of the definition gets it, although the host's takes its place.
+		solar.kubectl(t, "patch", "crd", "gadgets.example.com", "--type=json", "--patch", `[{"op":"add","path":"/metadata/finalizers","value":["example.com/held"]}]`)
+		deleted := make(chan error, 1)
+		go func() {
+			_, err := solar.tryKubectl(t, "", "delete", "crd", "gadgets.example.com", "--timeout=120s")
+			deleted <- err
+		}()
+		eventually(t, func() error {
+			at, err := solar.tryKubectl(t, "", "get", "crd", "gadgets.example.com", "-o", "jsonpath={.metadata.deletionTimestamp}{.metadata.finalizers}")
+			return errors.Join(err, expect("what holds the definition", strings.HasSuffix(at, `Z["example.com/held"]`), true))
+		})
+		solar.kubectl(t, "patch", "crd", "gadgets.example.com", "--type=json", "--patch", `[{"op":"remove","path":"/metadata/finalizers"}]`)
+		if err := <-deleted; err != nil {
+			t.Errorf("delete the space's own definition: %v", err)
+		}
 		solar.definedBy(t, "height", "large")
 	})
 

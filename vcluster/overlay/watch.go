@@ -182,9 +182,21 @@ func (w *definitionWatch) pass(event watch.Event) bool {
 	case w.set.InForce(crd.Name, true).Shared:
 		return true
 	case event.Type == watch.Deleted && w.set.InForce(crd.Name, false).Shared:
-		return w.report(crd.Name, w.set.Of(crd.Name), crd, watch.Modified)
+		return w.replace(crd)
 	}
 	return w.send(event)
+}
+
+// replace reports that a shared definition is in force in place of the space's own one, which has been deleted. It returns false at the end of the
+// watch.
+func (w *definitionWatch) replace(own *apiextensions.CustomResourceDefinition) bool {
+	if inside.Is(w.ctx) { // upstream's own informers go on with the resource
+		return w.report(own.Name, w.set.Of(own.Name), own, watch.Modified)
+	}
+	// Clients such as `kubectl delete` wait for the end of the object that they know. Whoever watches again after that gets both events.
+	gone := own.DeepCopy()
+	gone.ResourceVersion = strconv.FormatInt(revisionOf(own)-1, 10)
+	return w.send(watch.Event{Type: watch.Deleted, Object: gone}) && w.report(own.Name, w.set.Of(own.Name), nil, watch.Added)
 }
 
 // change reports what is in force of each name of which two sets differ. It returns false at the end of the watch.
