@@ -204,8 +204,12 @@ type stalls struct {
 
 func (s *stalls) run(ctx context.Context, dir string) {
 	const pause = 20 * time.Millisecond
-	for ctx.Err() == nil {
-		time.Sleep(pause)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
 		if file, err := os.Create(filepath.Join(dir, "stall")); err == nil {
 			_, _ = file.WriteString("x")
 			_ = file.Sync()
