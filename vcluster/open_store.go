@@ -115,7 +115,7 @@ func (p *ControlPlane) SaveFiles(ctx context.Context) error {
 }
 
 // loadRestored replaces what is in the database by the store in a file, and deletes the file. After a crash in between, it does so again:
-// a platform doesn't start a space here that another shard has had since. It returns the epoch of the database.
+// a shard drops the directory when it sees that another one has the space. It returns the epoch of the database.
 func loadRestored(ctx context.Context, path, name string, server kine.Server) (epoch int64, err error) {
 	if epoch, err = kine.RestoreServer(ctx, path, name, server); err != nil {
 		return 0, err
